@@ -29,8 +29,9 @@ const (
 	typeOverloaded = "overloaded_error"
 )
 
-// The table. ErrBodyTooLarge to ErrTimeout are written by Envoy from the configuration
-// that pointsman gave it, ErrInternal, ErrNotSupported and ErrNoTarget by both.
+// The table. The errors of the first block are written by pointsman, those of the
+// second by Envoy from the configuration that pointsman gave it; ErrInternal,
+// ErrNotSupported, ErrNoTarget and ErrBodyTooLarge by both.
 var (
 	ErrMissingBody         = Error{400, "missing_body", typeInvalid}
 	ErrInvalidJSON         = Error{400, "invalid_json", typeInvalid}
@@ -62,8 +63,9 @@ const (
 )
 
 // AnthropicPathRegex matches :path (with query) of requests that speak the
-// Anthropic dialect. Envoy's local replies use it; DialectOf agrees with it.
-const AnthropicPathRegex = `.*/v1/messages(/count_tokens)?(/render)?([?].*)?`
+// Anthropic dialect, as a whole. Envoy's local replies use it; DialectOf agrees
+// with it, also about a query that only looks like such a path.
+const AnthropicPathRegex = `[^?]*/v1/messages(/count_tokens)?(/render)?([?].*)?`
 
 // DialectOf tells the dialect of a request path, with or without query.
 func DialectOf(path string) Dialect {
@@ -76,33 +78,36 @@ func DialectOf(path string) Dialect {
 	return OpenAI
 }
 
-// Body is the JSON of the error in a dialect. It ends without a line end.
-func (e Error) Body(d Dialect, message string) []byte {
-	type inner struct {
+type openAIBody struct {
+	Error struct {
 		Message string `json:"message"`
 		Type    string `json:"type"`
 		Code    string `json:"code"`
-	}
-	var v any
+	} `json:"error"`
+}
+
+type anthropicBody struct {
+	Type  string `json:"type"`
+	Error struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// Body is the JSON of the error in a dialect. It ends without a line end.
+func (e Error) Body(d Dialect, message string) []byte {
 	if d == Anthropic {
-		v = struct {
-			Type  string `json:"type"`
-			Error struct {
-				Type    string `json:"type"`
-				Message string `json:"message"`
-			} `json:"error"`
-		}{Type: "error", Error: struct {
-			Type    string `json:"type"`
-			Message string `json:"message"`
-		}{e.Type, message}}
-	} else {
-		v = struct {
-			Error inner `json:"error"`
-		}{inner{message, e.Type, e.Code}}
+		body := anthropicBody{Type: "error"}
+		body.Error.Type, body.Error.Message = e.Type, message
+		return marshal(body)
 	}
-	b, err := json.Marshal(v)
-	if err != nil { // strings and structs only: cannot happen
-		return []byte(`{"error":{"message":"internal","type":"api_error","code":"internal"}}`)
-	}
+	var body openAIBody
+	body.Error.Message, body.Error.Type, body.Error.Code = message, e.Type, e.Code
+	return marshal(body)
+}
+
+// marshal encodes a struct of strings, which cannot fail.
+func marshal(v any) []byte {
+	b, _ := json.Marshal(v)
 	return b
 }

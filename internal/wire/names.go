@@ -58,10 +58,11 @@ const (
 
 // Names of Envoy resources.
 const (
-	// ClusterPrefix begins the name of every cluster that belongs to a target.
+	// ClusterPrefix begins the name of every cluster that belongs to a target,
+	// and of no other: a target may have any id, "none" for example.
 	ClusterPrefix = "pm|"
 	// ClusterNone has no host: an undecided request ends there, with 503.
-	ClusterNone = "pm|none"
+	ClusterNone = "pointsman_none"
 	// ClusterPointsman is the static cluster of the bootstrap that leads to
 	// pointsman's own gRPC listener.
 	ClusterPointsman = "pointsman"
