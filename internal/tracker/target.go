@@ -36,7 +36,8 @@ func (t *Target) Reachable() bool { return t.reachable.Load() }
 // the target.
 func (t *Target) List(n int64) { t.listed.Add(n) }
 
-// Parked tells whether the target is left out after a failure.
+// Parked tells whether the target is left out after a failure. Asking changes
+// nothing, and while cooldowns are switched off nobody is left out.
 func (t *Target) Parked(now time.Time) bool {
 	until := t.parkedUntil.Load()
 	return until != 0 && now.UnixNano() < until && t.tracker.settings.Load().CooldownBase > 0
@@ -55,11 +56,11 @@ func (t *Target) Park(now time.Time, hint time.Duration) bool {
 	if s.CooldownBase <= 0 {
 		return false
 	}
-	for0 := s.CooldownBase
+	wait := s.CooldownBase
 	if hint != NoHint {
-		for0 = min(max(hint, s.CooldownBase), s.CooldownMax)
+		wait = min(max(hint, s.CooldownBase), s.CooldownMax)
 	}
-	until := now.Add(for0).UnixNano()
+	until := now.Add(wait).UnixNano()
 	for {
 		old := t.parkedUntil.Load()
 		if old >= until {
@@ -73,7 +74,7 @@ func (t *Target) Park(now time.Time, hint time.Duration) bool {
 
 // Status500 records whether an outcome was a plain 500, and tells whether the outcome
 // before it was one too: one 500 may be the request's fault, two in a row are
-// the target's.
+// the target's. Outcomes that say nothing about the target are not recorded.
 func (t *Target) Status500(is bool) (again bool) { return t.last500.Swap(is) && is }
 
 // minSample is the smallest latency sample, in ms. A known latency is never 0.

@@ -135,7 +135,8 @@ func (t *Tracker) Retain(targets, endpoints map[string]bool, now time.Time) {
 }
 
 // Sweep forgets what no configuration has named for Settings.ForgetAfter and no open
-// decision uses.
+// decision uses. What is in use stays, so that a target that comes back finds the
+// counts of its old attempts, and these end where they began.
 func (t *Tracker) Sweep(now time.Time) {
 	after := t.settings.Load().ForgetAfter
 	gone := func(since time.Time) bool { return !since.IsZero() && now.Sub(since) >= after }
