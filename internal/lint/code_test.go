@@ -95,13 +95,17 @@ func initFunctions(f goFile) []string {
 }
 
 // sleeps finds time.Sleep in tests: too short on a busy machine and too long on an idle
-// one. Inside synctest.Test it takes no time and is how a test moves the clock.
+// one. It is good between two looks of a loop that has a deadline, and inside
+// synctest.Test, where it takes no time and is how a test moves the clock.
 func sleeps(f goFile) []string {
 	if !f.isTest() {
 		return nil
 	}
 	var faults []string
 	ast.Inspect(f.ast, func(n ast.Node) bool {
+		if loop, ok := n.(*ast.ForStmt); ok && looksAtClock(loop) {
+			return false
+		}
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
 			return true
@@ -115,6 +119,16 @@ func sleeps(f goFile) []string {
 		return true
 	})
 	return faults
+}
+
+func looksAtClock(loop *ast.ForStmt) bool {
+	found := false
+	ast.Inspect(loop, func(n ast.Node) bool {
+		e, ok := n.(ast.Expr)
+		found = found || ok && (isSelector(e, "time", "Now") || isSelector(e, "time", "Since") || isSelector(e, "time", "Until"))
+		return !found
+	})
+	return found
 }
 
 func isSelector(e ast.Expr, pkg, name string) bool {
@@ -148,6 +162,11 @@ func TestCodeRules(t *testing.T) {
 			[]string{"a_test.go:3: time.Sleep in a test outside of synctest.Test: wait for what must happen, with a deadline"},
 		},
 		{"sleep in a bubble", sleeps, "a_test.go", "package a\n\nfunc TestA() { synctest.Test(t, func() { time.Sleep(1) }) }\n", nil},
+		{"sleep in a loop with a deadline", sleeps, "a_test.go", "package a\n\nfunc TestA() { for time.Now().Before(end) { time.Sleep(1) } }\n", nil},
+		{
+			"sleep in a loop without one", sleeps, "a_test.go", "package a\n\nfunc TestA() { for !ok() { time.Sleep(1) } }\n",
+			[]string{"a_test.go:3: time.Sleep in a test outside of synctest.Test: wait for what must happen, with a deadline"},
+		},
 		{"sleep in the program", sleeps, "a.go", "package a\n\nfunc A() { time.Sleep(1) }\n", nil},
 		{"600 lines", tooLong, "a.go", "package a\n" + strings.Repeat("\n", 599), nil},
 		{"601 lines", tooLong, "a.go", "package a\n" + strings.Repeat("\n", 600), []string{"a.go: 601 lines, at most 600: split it by idea"}},
