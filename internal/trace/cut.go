@@ -2,14 +2,18 @@ package trace
 
 import "time"
 
+// alone marks the key of a conversation that has no second block.
+const alone = 1 << 63
+
 // conversation is the key of the conversation that a row belongs to. The trace
 // has no ids of conversations: the first block is common to all rows (a system prompt), the
-// second is the beginning of what the user said. A row of one block is a conversation of its own.
-func (r Row) conversation(index int) (key uint64, alone bool) {
+// second is the beginning of what the user said. A row of one block is a conversation of its
+// own, named by its index.
+func (r Row) conversation(index int) uint64 {
 	if len(r.HashIDs) < 2 {
-		return uint64(index), true
+		return alone | uint64(index)
 	}
-	return r.HashIDs[1], false
+	return r.HashIDs[1]
 }
 
 // CutOptions say which conversations Cut takes. The zero value takes all.
@@ -31,25 +35,18 @@ type CutOptions struct {
 // Cut gives the rows of whole conversations in the order of the trace. The
 // rows are not changed.
 func Cut(rows []Row, o CutOptions) []Row {
-	type key struct {
-		id    uint64
-		alone bool
-	}
-	keyOf := func(i int) key {
-		id, alone := rows[i].conversation(i)
-		return key{id, alone}
-	}
 	type group struct {
 		turns int
 		fits  bool
 	}
-	groups := make(map[key]*group)
+	groups := make(map[uint64]*group)
 	var order []*group
 	for i, row := range rows {
-		g := groups[keyOf(i)]
+		key := row.conversation(i)
+		g := groups[key]
 		if g == nil {
 			g = &group{fits: true}
-			groups[keyOf(i)] = g
+			groups[key] = g
 			order = append(order, g)
 		}
 		g.turns++
@@ -67,7 +64,7 @@ func Cut(rows []Row, o CutOptions) []Row {
 	}
 	var out []Row
 	for i, row := range rows {
-		if groups[keyOf(i)].fits {
+		if groups[row.conversation(i)].fits {
 			out = append(out, row)
 		}
 	}
@@ -93,11 +90,7 @@ func Summarize(rows []Row) Summary {
 	cached := make(map[uint64]struct{})
 	blocks, hits := 0, 0
 	for i, row := range rows {
-		if key, alone := row.conversation(i); alone {
-			s.Conversations++
-		} else {
-			conversations[key] = struct{}{}
-		}
+		conversations[row.conversation(i)] = struct{}{}
 		s.InputTokens += int64(row.InputLength)
 		s.OutputTokens += int64(row.OutputLength)
 		blocks += len(row.HashIDs)
@@ -111,7 +104,7 @@ func Summarize(rows []Row) Summary {
 			cached[id] = struct{}{}
 		}
 	}
-	s.Conversations += len(conversations)
+	s.Conversations = len(conversations)
 	if len(rows) > 0 {
 		s.Length = rows[len(rows)-1].At() - rows[0].At()
 	}

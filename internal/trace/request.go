@@ -45,11 +45,10 @@ func Requests(rows []Row, seed uint64) []Request {
 		}
 		slices.Sort(offsets)
 		for i, row := range rows[first:end] {
-			conversation, _ := row.conversation(first + i)
 			out = append(out, Request{
 				At:           row.At() - rows[0].At() + offsets[i],
 				Output:       row.OutputLength,
-				conversation: conversation,
+				conversation: row.conversation(first + i),
 				blocks:       row.HashIDs,
 				bytes:        min(row.InputLength*bytesPerToken, MaxPromptBytes),
 			})
