@@ -1,0 +1,92 @@
+//go:build !race
+
+package picker
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+)
+
+func TestPrepareAndPickAllocateNothing(t *testing.T) {
+	eachStrategy(t, func(t *testing.T, name string) {
+		for _, n := range []int{1, 8, 100} {
+			b := mustNew(t, newConfig(name, n), nil)
+			rng := rand.New(rand.NewPCG(1, 1))
+			texts := conversations(rng, 50, 4096)
+			for i, text := range texts {
+				warm(b, i%n, string(text))
+			}
+			q := &Request{Session: "s", Adapter: "a", HasDigest: true}
+			c := &Call{}
+			k := 0
+			eligible, loads := all(n), make([]int64, n)
+			pass := func() {
+				c.Reset()
+				c.Request, c.Loads, c.Eligible = q, loads, eligible
+				q.Text = texts[k%len(texts)]
+				k++
+				b.Prepare(c)
+				for c.Attempt = range 3 {
+					b.Pick(c)
+				}
+			}
+			pass() // the scratch grows
+			if got := testing.AllocsPerRun(200, pass); got != 0 {
+				t.Errorf("%d targets: %v allocations", n, got)
+			}
+			predicate := func(i int) bool { return i != 3 }
+			PickEligible(b, c, predicate)
+			if got := testing.AllocsPerRun(200, func() { PickEligible(b, c, predicate) }); got != 0 {
+				t.Errorf("PickEligible, %d targets: %v allocations", n, got)
+			}
+		}
+	})
+}
+
+// A text that is known already costs no memory.
+func TestObserveOfKnownTextAllocatesNothing(t *testing.T) {
+	b := mustNew(t, newConfig("cache_aware", 8), nil)
+	c := &Call{Request: &Request{Text: []byte(prompt)}}
+	b.Observe(3, c)
+	if got := testing.AllocsPerRun(200, func() { b.Observe(3, c) }); got != 0 {
+		t.Errorf("%v allocations", got)
+	}
+}
+
+// What long texts cost: about a byte for a byte, also after most of what came was
+// forgotten, and in a tree full of branches. (Several targets would share some.)
+func TestHistoryMemory(t *testing.T) {
+	rng := rand.New(rand.NewPCG(420, 1))
+	cfg := newConfig("cache_aware", 1)
+	cfg.Settings.PrefixMaxBytes = 8 << 20
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var s runtime.MemStats
+		runtime.ReadMemStats(&s)
+		return s.HeapAlloc
+	}
+	before := heap()
+	b := mustNew(t, cfg, nil)
+	c := &Call{Request: &Request{}}
+	var roots [20][]byte
+	for range 4000 { // some 64 MiB of new bytes, of which an eighth stays
+		root := &roots[rng.IntN(len(roots))]
+		if len(*root) == 0 || rng.IntN(20) == 0 {
+			*root = randomBytes(rng, 32<<10)
+		}
+		shared := rng.IntN(32 << 10)
+		c.Request.Text = slices.Concat((*root)[:shared], randomBytes(rng, 32<<10-shared))
+		b.Observe(0, c)
+	}
+	roots, c.Request.Text = [20][]byte{}, nil
+	used := heap() - before
+	held := b.(*cacheAware).prefixes.members[0].size
+	if held < 7<<20 || float64(used) > 1.15*float64(held) {
+		t.Errorf("%d bytes of memory for %d bytes remembered", used, held)
+	}
+	t.Logf("%.3f bytes of memory for each byte remembered", float64(used)/float64(held))
+	runtime.KeepAlive(b)
+}

@@ -1,0 +1,87 @@
+package picker
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+)
+
+// newConfig is a pool of n targets t0, t1, ... with default settings.
+func newConfig(strategy string, n int) Config {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = "t" + strconv.Itoa(i)
+	}
+	return configOf(strategy, ids...)
+}
+
+func configOf(strategy string, ids ...string) Config {
+	cfg := Config{Strategy: strategy, Settings: DefaultSettings()}
+	for _, id := range ids {
+		cfg.Targets = append(cfg.Targets, Target{ID: id, Weight: 1})
+	}
+	return cfg
+}
+
+func mustNew(tb testing.TB, cfg Config, prev Balancer) Balancer {
+	tb.Helper()
+	b, err := New(cfg, prev)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+// all is the set of the first n indexes but those left out.
+func all(n int, out ...int) Set {
+	s := NewSet(n)
+	for i := range n {
+		s.Add(i)
+	}
+	for _, i := range out {
+		s.Remove(i)
+	}
+	return s
+}
+
+func only(n, i int) Set {
+	s := NewSet(n)
+	s.Add(i)
+	return s
+}
+
+// choose makes one pick for a text.
+func choose(b Balancer, text string, loads []int64, eligible Set) int {
+	c := Call{Request: &Request{Text: []byte(text)}, Loads: loads, Eligible: eligible}
+	b.Prepare(&c)
+	return b.Pick(&c)
+}
+
+// warm observes a text on target i.
+func warm(b Balancer, i int, text string) {
+	b.Observe(i, &Call{Request: &Request{Text: []byte(text)}})
+}
+
+// serve picks for a text with everybody eligible and dispatches it.
+func serve(b Balancer, text string, loads []int64) int {
+	i := choose(b, text, loads, all(b.Len()))
+	warm(b, i, text)
+	return i
+}
+
+func randomBytes(rng *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}
+
+// wordy gives n bytes that look like prose and begin like no other.
+func wordy(rng *rand.Rand, n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = "abcdefghijklmnopqrstuvwxyz  "[rng.IntN(28)]
+	}
+	return string(b)
+}
