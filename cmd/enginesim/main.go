@@ -28,12 +28,13 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	switch err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); {
-	case errors.Is(err, flag.ErrHelp):
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
 	case errors.Is(err, errUsage):
 		os.Exit(2)
-	case err != nil:
+	default:
 		fmt.Fprintln(os.Stderr, "enginesim:", err)
 		os.Exit(1)
 	}
@@ -92,8 +93,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	line.Control = control.Addr().String()
 	if err := json.NewEncoder(stdout).Encode(line); err != nil {
-		control.Close()
-		return err
+		return errors.Join(err, control.Close())
 	}
 	return serve(ctx, engines, control)
 }

@@ -67,7 +67,7 @@ func newShape(d dialect, number int64, model string, created time.Time) *shape {
 	if d == chat {
 		prefix, object = "chatcmpl-", "chat.completion.chunk"
 	}
-	b := append(s.head, `data: {"id":"`...)
+	b := []byte(`data: {"id":"`)
 	b = append(b, prefix...)
 	b = strconv.AppendInt(b, number, 10)
 	b = append(b, `","object":"`...)
@@ -76,7 +76,8 @@ func newShape(d dialect, number int64, model string, created time.Time) *shape {
 	b = strconv.AppendInt(b, created.Unix(), 10)
 	b = append(b, `,"model":`...)
 	b = append(b, quoted...)
-	s.head = append(b, `,"choices":[`...)
+	b = append(b, `,"choices":[`...)
+	s.head = b
 	return s
 }
 
