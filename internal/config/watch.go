@@ -28,39 +28,34 @@ const (
 	maxLinks = 40
 )
 
-// Watcher tells when the content of a file has changed: rewritten, renamed
-// over, or behind a symlink that was swapped, as Kubernetes does.
+// Watch calls changed when the content of the file at path has changed: rewritten,
+// renamed over, or behind a symlink that was swapped, as Kubernetes does. It
+// returns when ctx ends.
 //
-// Make it before the file is loaded for the first time, so that no change falls
-// in between.
-type Watcher struct {
+// The first call comes at once, as the file may have changed since it was loaded. The
+// others come at the latest 2 s after the last write, one at a time. There is also
+// one call when the file has been unreadable for half a second, and none when
+// it then comes back as it was. What the function reads may be newer than what was
+// noticed, and then another call follows although nothing is new: compare contents.
+//
+// It needs no help from the system: without notifications it reads the file
+// every second.
+func Watch(ctx context.Context, path string, changed func()) error {
+	return (&watcher{path: path, changed: changed, poll: pollInterval, notify: true}).run(ctx)
+}
+
+type watcher struct {
 	path    string
 	changed func()
-	told    digest // what the last call of changed was about, or the first look
-
-	poll   time.Duration
-	notify bool
+	told    digest // what the last call of changed was about
+	poll    time.Duration
+	notify  bool
 }
 
 // digest stands for the content of the file; the zero value for none.
 type digest [sha256.Size]byte
 
-// NewWatcher looks at the file once. From then on Run calls changed, one call at
-// a time, when the content differs from that of the call before, at the latest 2 s
-// after the last write. It is also called when the file has been unreadable for
-// half a second, once; and not when the file then comes back as it was.
-//
-// What the function reads may be newer than what was noticed, and then another
-// call follows although nothing is new: compare contents.
-func NewWatcher(path string, changed func()) *Watcher {
-	w := &Watcher{path: path, changed: changed, poll: pollInterval, notify: true}
-	w.told, _ = w.look()
-	return w
-}
-
-// Run watches until ctx ends. It needs no help from the system: without
-// notifications it reads the file every second.
-func (w *Watcher) Run(ctx context.Context) error {
+func (w *watcher) run(ctx context.Context) error {
 	var events chan fsnotify.Event
 	var errs chan error
 	var system *fsnotify.Watcher
@@ -74,7 +69,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 	poll := time.NewTicker(w.poll)
 	defer poll.Stop()
-	settled := time.NewTimer(0) // the file may have changed since NewWatcher
+	settled := time.NewTimer(0) // the first call
 	defer settled.Stop()
 	var restlessSince, goneSince time.Time
 	goneTold := false
@@ -125,7 +120,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 // look gives the digest of the file's content. The file is small and read whole
 // every time: sizes and times of modification can stay the same over a change.
-func (w *Watcher) look() (digest, bool) {
+func (w *watcher) look() (digest, bool) {
 	data, err := Read(w.path)
 	if err != nil {
 		return digest{}, false

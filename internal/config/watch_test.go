@@ -15,26 +15,26 @@ const inForce = 2*time.Second + 8*time.Second
 
 // watching runs a watcher of path until the test ends and gives what it tells:
 // the content of the file, or "gone", at every change.
-func watching(t *testing.T, path string, tune func(*Watcher)) <-chan string {
+func watching(t *testing.T, path string, tune func(*watcher)) <-chan string {
 	t.Helper()
 	told := make(chan string, 100)
-	w := NewWatcher(path, func() {
+	w := &watcher{path: path, poll: pollInterval, notify: true, changed: func() {
 		data, err := Read(path)
 		if err != nil {
 			data = []byte("gone")
 		}
 		told <- string(data)
-	})
+	}}
 	if tune != nil {
 		tune(w)
 	}
 	ended := make(chan error)
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { ended <- w.Run(ctx) }()
+	go func() { ended <- w.run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run ended with %v", err)
+			t.Errorf("run ended with %v", err)
 		}
 	})
 	return told
@@ -72,10 +72,10 @@ func must(t *testing.T, err error) {
 
 // byEvents leaves the poll out, byPolling the notifications: each must do alone.
 // byEvents still looks once a minute, long after the test has failed.
-func byEvents(w *Watcher)  { w.poll = time.Minute }
-func byPolling(w *Watcher) { w.notify = false }
+func byEvents(w *watcher)  { w.poll = time.Minute }
+func byPolling(w *watcher) { w.notify = false }
 
-var ways = map[string]func(*Watcher){"events": byEvents, "polling": byPolling, "both": nil}
+var ways = map[string]func(*watcher){"events": byEvents, "polling": byPolling, "both": nil}
 
 func TestWatchRewriteAndRename(t *testing.T) {
 	for name, tune := range ways {
@@ -188,20 +188,24 @@ func TestWatchFileComesLater(t *testing.T) {
 	next(t, told, "one")
 }
 
-// TestWatchSameContent: touching, rewriting with the same content, and a file that
+// TestWatchSameContent: touching, replacing with the same content, and a file that
 // comes back as it was, are no changes.
 func TestWatchSameContent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pointsman.yaml")
-	write(t, path, "one")
+	replace := func(content string) { // at once: no half-written state to be seen
+		write(t, path+".new", content)
+		must(t, os.Rename(path+".new", path))
+	}
+	replace("one")
 	told := watching(t, path, nil)
-	write(t, path, "one")
+	next(t, told, "one")
+	replace("one")
 	must(t, os.Chtimes(path, time.Now(), time.Now().Add(time.Hour)))
 	must(t, os.Remove(path))
 	next(t, told, "gone")
-	write(t, path, "one")
-	write(t, path+"2", "another file of the folder")
-	write(t, path, "one")
-	write(t, path, "two")
+	replace("one")
+	replace("one")
+	replace("two")
 	select {
 	case got := <-told:
 		if got != "two" {
@@ -212,15 +216,27 @@ func TestWatchSameContent(t *testing.T) {
 	}
 }
 
-// TestWatchBeforeRun: what happens between NewWatcher and Run is not missed.
-func TestWatchBeforeRun(t *testing.T) {
+// TestWatch: the first call comes at once, so that what happened since the file was loaded is
+// not missed, and the next at a change.
+func TestWatch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pointsman.yaml")
 	write(t, path, "one")
-	told := watching(t, path, func(w *Watcher) {
-		byEvents(w)
-		write(t, path, "two")
-	})
-	next(t, told, "two")
+	called := make(chan struct{}, 100)
+	ended := make(chan error)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { ended <- Watch(ctx, path, func() { called <- struct{}{} }) }()
+	for _, content := range []string{"one", "two", "three"} {
+		write(t, path, content)
+		select {
+		case <-called:
+		case <-time.After(inForce):
+			t.Fatalf("no call for %q", content)
+		}
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
 }
 
 // TestWatchManyWrites: a burst of writes is few changes, and the last one is told.
