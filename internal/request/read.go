@@ -1,77 +1,232 @@
 package request
 
 import (
-	"encoding/json"
+	"bytes"
+	"hash/maphash"
+	"math"
 	"strings"
+	"sync"
+	"unicode/utf8"
 
 	"github.com/zeebo/xxh3"
 )
+
+// What is kept for the next read; more was for one that was unusually large.
+const (
+	keepBytes = 1 << 20   // of a buffer
+	keepItems = 128 << 10 // of a list of small things
+)
+
+// Reader reads requests. It is immutable after NewReader but for a pool of scratch
+// memory: a read takes it and gives it back, so there is as much as reads at once.
+type Reader struct {
+	opts    Options
+	session []key // the body fields with a session key
+	room    int   // nodes that an array may add to a tape
+	seed    maphash.Seed
+	pool    sync.Pool // of *work
+}
+
+// NewReader gives a reader with these options.
+func NewReader(opts Options) *Reader {
+	// Places in a body are kept in 32 bits.
+	opts.BodyLimit = min(opts.BodyLimit, math.MaxInt32)
+	opts.MaxText = max(0, min(opts.MaxText, MaxTextLimit))
+	opts.SessionHeaders = lower(opts.SessionHeaders)
+	opts.TokenHeaders = lower(opts.TokenHeaders)
+	r := &Reader{opts: opts, room: maxNodes, seed: maphash.MakeSeed()}
+	for _, name := range opts.SessionBodyFields {
+		if k := sessionField(name); k != none {
+			r.session = append(r.session, k)
+		}
+	}
+	return r
+}
+
+func lower(names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = strings.ToLower(name)
+	}
+	return out
+}
 
 // Read reads one request: path (with its query), headers and body, into a
 // Request, which it resets first. The error is a Fault or nil; on a Fault the
 // Request still holds what could be read.
 func (r *Reader) Read(path string, h Header, body []byte, into *Request) error {
-	*into = Request{}
+	was := last{into.Model, into.Session, into.CacheSalt}
+	into.Reset()
 	into.Path, _, _ = strings.Cut(path, "?")
-	for _, name := range r.opts.SessionHeaders {
-		if v := strings.TrimSpace(h.Get(name)); v != "" {
-			into.Session = v
-			break
-		}
+	into.Session = headerSession(h, r.opts.SessionHeaders)
+	var given bool
+	if into.ids, given = headerIDs(into.ids[:0], h, r.opts.TokenHeaders); given {
+		into.TokenIDs = into.ids
 	}
-	if len(body) == 0 {
+	api := apiOf(into.Path)
+	switch {
+	case len(body) == 0 && api == unlisted:
+		return MissingModel
+	case len(body) == 0:
 		return MissingBody
+	case int64(len(body)) > r.opts.BodyLimit:
+		return BodyTooLarge
 	}
-	var b struct {
-		Model    any
-		Stream   any
-		Prompt   any
-		Messages []struct{ Role, Content string }
+
+	w := r.take()
+	defer r.give(w)
+	e := encodingOf(h)
+	if e == unsupported {
+		return UnsupportedEncoding
 	}
-	var top map[string]json.RawMessage
-	if err := json.Unmarshal(body, &top); err != nil {
-		if json.Valid(body) {
-			return MissingModel
+	if e != identity {
+		decoded, err := w.inflate.decode(into.decoded[:0], body, e, r.opts.BodyLimit)
+		into.decoded = decoded
+		if err != nil {
+			return err
 		}
+		into.Decoded = decoded
+		body = decoded
+	}
+	typ := h.Get("content-type")
+	switch contentTypeOf(typ) {
+	case jsonType:
+		return r.readJSON(w, api, body, was, into)
+	case formType:
+		return readForm(body, typ, was, into)
+	}
+	return MissingModel
+}
+
+// last is what the request before, in the same Request, had.
+type last struct{ model, session, salt string }
+
+// bom is the UTF-8 byte-order mark.
+const bom = "\xEF\xBB\xBF"
+
+// readJSON reads a body that should be JSON.
+func (r *Reader) readJSON(w *work, a api, body []byte, was last, into *Request) error {
+	w.tape.b, w.tape.api = body, a
+	start := 0
+	if len(body) >= len(bom) && string(body[:len(bom)]) == bom {
+		start = len(bom)
+	}
+	end, _ := w.tape.value(space(body, start), none, top)
+	if end < 0 || space(body, end) < len(body) {
 		return InvalidJSON
 	}
-	_ = json.Unmarshal(body, &b)
-	var text strings.Builder
-	if p, ok := b.Prompt.(string); ok {
-		text.WriteString(p)
+	if w.tape.nodes[0].kind != '{' {
+		return MissingModel
 	}
-	for _, m := range b.Messages {
-		text.WriteString(m.Role + ": " + m.Content + "\n")
+	for i := 1; i < len(w.tape.nodes); i = int(w.tape.nodes[i].next) {
+		v := w.tape.nodes[i]
+		w.body[v.key] = i
+		if v.key == keyModel {
+			into.ModelSpans = append(into.ModelSpans, Span{int(v.start), int(v.end - v.start)})
+		}
 	}
-	into.Text = []byte(text.String())
-	into.Length = int64(len(into.Text))
-	into.Digest = xxh3.Hash(into.Text)
-	into.HasPrompt = true
-	into.Text = into.Text[:min(len(into.Text), r.opts.MaxText)]
-	into.Stream = b.Stream == true
-	into.Model, _ = b.Model.(string)
+	if i := w.body[keyModel]; w.is(i, '"') {
+		into.Model = keep(was.model, w.decoded(i))
+	}
+	into.Stream = w.is(w.body[keyStream], 't')
+	if i := w.body[keyCacheSalt]; w.is(i, '"') {
+		into.CacheSalt = keep(was.salt, w.decoded(i))
+	} else {
+		into.KVOff = w.given(keyCacheSalt)
+	}
+	for _, k := range [...]key{keyExtraKey, keyPromptLogprobs, keyFeatures, keyContentParts} {
+		into.KVOff = into.KVOff || w.given(k)
+	}
+	if into.Session == "" {
+		into.Session = w.bodySession(r.session, was.session)
+	}
+	truncated := w.given(keyTruncatePromptTokens)
+	if truncated {
+		into.TokenIDs = nil
+	}
+	w.readPrompt(a, r.opts.MaxText, truncated, into)
 	if into.Model == "" {
 		return MissingModel
 	}
-	raw := string(top["model"])
-	at := strings.Index(string(body), raw)
-	into.ModelSpans = append(into.ModelSpans, Span{Offset: at, Length: len(raw)})
 	return nil
 }
 
-// AppendModel appends to dst the body with every model value replaced by this
-// model. The body is the one that was read, or Decoded where that is set.
-func (q *Request) AppendModel(dst, body []byte, model string) []byte {
-	at := 0
-	for _, s := range q.ModelSpans {
-		dst = append(dst, body[at:s.Offset]...)
-		if q.Form {
-			dst = append(dst, model...)
-		} else {
-			quoted, _ := json.Marshal(model)
-			dst = append(dst, quoted...)
-		}
-		at = s.Offset + s.Length
+// readPrompt fills in what the prompt gives: text, length, digest and token ids.
+func (w *work) readPrompt(a api, maxText int, truncated bool, into *Request) {
+	w.prompt.max = maxText
+	w.prompt.hint = len(w.tape.b)
+	w.tokens = into.ids[:0]
+	w.keep = into.TokenIDs == nil && !truncated
+	w.begin(into.Text, into.CacheSalt)
+	into.HasPrompt = w.render(a) && w.prompt.length > 0
+	if !into.HasPrompt && utf8.Valid(w.tape.b) {
+		w.begin(w.prompt.text, into.CacheSalt)
+		w.prompt.add(w.tape.b, push)
+		into.HasPrompt = true
 	}
-	return append(dst, body[at:]...)
+	if !into.HasPrompt {
+		into.Text = w.prompt.text[:0]
+		return
+	}
+	into.Text, into.Length, into.Digest = w.prompt.text, w.prompt.length, w.prompt.digest()
+	if w.keep && len(w.tokens) > 0 {
+		into.ids, into.TokenIDs = w.tokens, w.tokens
+	}
+}
+
+// begin starts the prompt in this buffer, with the salt before everything else.
+func (w *work) begin(buf []byte, salt string) {
+	w.prompt.reset(buf)
+	if salt == "" {
+		return
+	}
+	w.prompt.add(append(appendHex(w.prompt.literal[:0], xxh3.HashString(salt)), '\n'), push)
+	w.prompt.length = 0
+}
+
+// readForm reads a body that should be multipart/form-data.
+func readForm(body []byte, contentType string, was last, into *Request) error {
+	into.Form = true
+	into.ModelSpans = appendFormModels(into.ModelSpans, body, contentType)
+	if n := len(into.ModelSpans); n > 0 {
+		s := into.ModelSpans[n-1]
+		value := body[s.Offset : s.Offset+s.Length]
+		if !utf8.Valid(value) {
+			value = bytes.ToValidUTF8(value, []byte("\uFFFD"))
+		}
+		into.Model = keep(was.model, value)
+	}
+	if into.Model == "" {
+		return MissingModel
+	}
+	return nil
+}
+
+// take gives scratch memory for one read.
+func (r *Reader) take() *work {
+	w, _ := r.pool.Get().(*work)
+	if w == nil {
+		w = &work{room: r.room}
+		w.dups.seed = r.seed
+	}
+	w.tape.nodes, w.tape.full, w.tape.depth = w.tape.nodes[:0], w.room, 0
+	w.body = [numBodyKeys]int{}
+	w.held, w.sequences, w.batch = 0, 0, false
+	return w
+}
+
+// give puts scratch memory back, without what refers to the request.
+func (r *Reader) give(w *work) {
+	w.tape.b = nil
+	w.tokens, w.prompt.text = nil, nil
+	if cap(w.tape.nodes) > keepItems {
+		w.tape.nodes = nil
+	}
+	if cap(w.dups.members) > keepItems || len(w.dups.table) > keepItems {
+		w.dups.members, w.dups.table, w.dups.dead = nil, nil, nil
+	}
+	if cap(w.dups.a) > keepBytes || cap(w.dups.b) > keepBytes || cap(w.scratch) > keepBytes {
+		w.dups.a, w.dups.b, w.scratch = nil, nil, nil
+	}
+	r.pool.Put(w)
 }

@@ -4,23 +4,36 @@
 //
 // It does not choose, forward or log anything, and it never changes the body
 // it is given. extproc calls it, once per request, on the goroutine of the request's stream;
-// a Reader is immutable and may be shared, a Request may not.
+// a Reader may be shared, a Request may not, and may not be copied after its first Read.
 package request
+
+// MaxTextLimit bounds Options.MaxText: no request's text takes more memory, in bytes.
+const MaxTextLimit = 64 << 10
 
 // Options say how requests are read. The zero value is not useful: start from
 // DefaultOptions.
 type Options struct {
-	// BodyLimit bounds the decoded size of a body, in bytes.
+	// BodyLimit bounds a body as sent and as decoded, in bytes. At most 2 GiB - 1.
 	BodyLimit int64
-	// MaxText bounds the affinity text, in bytes.
+	// MaxText bounds the affinity text, in bytes. At most MaxTextLimit.
 	MaxText int
-	// SessionHeaders are asked in order for the session key. Lower case.
+	// SessionHeaders are asked in order for the session key.
 	SessionHeaders []string
+	// SessionBodyFields are asked in order when no header has the session key. They
+	// are of SessionBodyFields(); others are ignored.
+	SessionBodyFields []string
+	// TokenHeaders are asked in order for the token ids of the prompt.
+	TokenHeaders []string
 }
 
 // DefaultOptions are the defaults of the specification.
 func DefaultOptions() Options {
-	return Options{BodyLimit: 32 << 20, MaxText: 32 << 10, SessionHeaders: []string{"x-session-id"}}
+	return Options{
+		BodyLimit:      32 << 20,
+		MaxText:        32 << 10,
+		SessionHeaders: []string{"x-session-id"},
+		TokenHeaders:   []string{"x-pointsman-token-ids", "x-rolter-vllm-token-ids"},
+	}
 }
 
 // Header gives access to the request headers without copying them all.
@@ -61,6 +74,9 @@ type Request struct {
 	Session   string   // opaque session key, "" = absent
 	CacheSalt string   // "" = absent
 	KVOff     bool     // the request has no KV score
+
+	ids     []uint32 // memory of TokenIDs
+	decoded []byte   // memory of Decoded
 }
 
 // Fault is why a request cannot be read. It is a value, compared with ==.
@@ -84,13 +100,20 @@ var faultText = [...]string{
 // Error gives a sentence for the client. It holds nothing of the request.
 func (f Fault) Error() string { return faultText[f] }
 
-// Reader reads requests. Immutable after NewReader.
-type Reader struct {
-	opts Options
+// Reset empties the request and keeps its buffers for the next Read, unless they
+// are unusually large.
+func (r *Request) Reset() {
+	if cap(r.decoded) > keepBytes {
+		r.decoded = nil
+	}
+	if cap(r.ids) > keepItems {
+		r.ids = nil
+	}
+	if cap(r.ModelSpans) > keepItems {
+		r.ModelSpans = nil
+	}
+	*r = Request{Text: r.Text[:0], ModelSpans: r.ModelSpans[:0], ids: r.ids, decoded: r.decoded}
 }
-
-// NewReader gives a reader with these options.
-func NewReader(opts Options) *Reader { return &Reader{opts: opts} }
 
 // PromptTokens estimates the prompt's tokens: the known ids, else Length / 4.
 func (r *Request) PromptTokens() int64 {
