@@ -1,0 +1,272 @@
+package ledger
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pointsman/pointsman/internal/routing"
+	"github.com/pointsman/pointsman/internal/tracker"
+)
+
+const (
+	// entryWait is how long after the end of a request's stream its log
+	// entries are waited for.
+	entryWait = 5 * time.Second
+	// maxWaiting bounds the decisions that wait for entries: 10,000 requests a
+	// second while the log connection is away. More: the oldest close.
+	maxWaiting = 50_000
+	// sweepEvery is how often the ledger looks for decisions that waited long enough.
+	sweepEvery = 250 * time.Millisecond
+)
+
+// Sink is told what happened. Its methods are called with no lock of the ledger
+// held, must not block, and must not keep the pointers they are given. What is told of
+// one decision after Decided may come from several goroutines at once.
+type Sink interface {
+	// Decided is called when a decision was opened.
+	Decided(d *routing.Decision)
+	// Attempted is called once per attempt: when its end is heard, or as Unknown when
+	// the decision closes without. parked tells that it parked its target.
+	Attempted(pool, target string, a *Attempt, parked bool)
+	// Answered is called for each answer that no upstream made.
+	Answered(a Answer)
+	// Closed is called once per decision.
+	Closed(r Record)
+	// Late is called for an entry that came after its decision was closed.
+	Late()
+}
+
+// Options are what a ledger needs.
+type Options struct {
+	// Prefix begins every decision id: "<node id>-<start time, base 36>-".
+	Prefix string
+	// Retryable tells whether the proxy tries the next entry after an answer of this status.
+	Retryable func(status int) bool
+	// LatencyTTFT samples the time to the first body byte instead of the whole duration.
+	LatencyTTFT func() bool
+	Free        func(*routing.Decision) // takes back closed decisions
+	Sink        Sink
+}
+
+// Ledger holds the open decisions.
+type Ledger struct {
+	opts   Options
+	number atomic.Uint64
+	open   atomic.Int64 // streams that have not ended
+	idleAt atomic.Int64 // Unix ns of the last stream end
+
+	mu struct {
+		sync.Mutex
+		accounts map[uint64]*account
+		waiting  queue // those whose stream has ended, oldest first
+	}
+}
+
+// New gives an empty ledger.
+func New(opts Options) *Ledger {
+	l := &Ledger{opts: opts}
+	l.mu.accounts = make(map[uint64]*account)
+	l.mu.waiting.init()
+	l.idleAt.Store(time.Now().UnixNano())
+	return l
+}
+
+// Open registers a decision and gives it its id. The ledger owns it from here on; the
+// caller may read it until it calls StreamEnded with its number.
+func (l *Ledger) Open(d *routing.Decision) {
+	d.Number = l.number.Add(1)
+	id := make([]byte, 0, 64)
+	id = append(id, l.opts.Prefix...)
+	d.ID = string(strconv.AppendUint(id, d.Number, 36))
+	now := time.Now()
+	l.open.Add(1)
+	l.mu.Lock()
+	l.mu.accounts[d.Number] = &account{d: d, opened: now, since: now}
+	l.mu.Unlock()
+	l.opts.Sink.Decided(d)
+}
+
+// StreamEnded says that the request's stream has ended, for whatever reason: the
+// count is released. Saying it again changes nothing.
+func (l *Ledger) StreamEnded(number uint64) {
+	now := time.Now()
+	l.mu.Lock()
+	c := l.mu.accounts[number]
+	if c == nil || !c.ended.IsZero() {
+		l.mu.Unlock()
+		return
+	}
+	c.ended = now
+	c.d.Move(-1)
+	l.mu.waiting.push(c)
+	var closed *account
+	switch {
+	case c.complete():
+		closed = l.take(c)
+	case l.mu.waiting.n > maxWaiting:
+		closed = l.take(l.mu.waiting.first())
+	}
+	l.mu.Unlock()
+	l.idleAt.Store(now.UnixNano())
+	l.open.Add(-1)
+	if closed != nil {
+		l.close(closed)
+	}
+}
+
+// Idle tells how many requests' streams are open, and when the last one ended.
+func (l *Ledger) Idle() (open int64, last time.Time) {
+	return l.open.Load(), time.Unix(0, l.idleAt.Load())
+}
+
+// parse gives the number in a decision id of this process, or false.
+func (l *Ledger) parse(id string) (uint64, bool) {
+	rest, ok := strings.CutPrefix(id, l.opts.Prefix)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(rest, 36, 64)
+	return n, err == nil && n > 0 && n <= l.number.Load()
+}
+
+// AttemptEnded applies the outcome of an attempt. Those of decisions that this
+// process does not know are ignored, and so are those that were applied before;
+// those of closed ones are late.
+//
+// The attempt's number is set to its place in the list, from 1.
+func (l *Ledger) AttemptEnded(a *Attempt) {
+	number, ok := l.parse(a.Decision)
+	if !ok {
+		return
+	}
+	l.mu.Lock()
+	c := l.mu.accounts[number]
+	if c == nil {
+		l.mu.Unlock()
+		l.opts.Sink.Late()
+		return
+	}
+	k := c.place(a)
+	if !c.hear(k) {
+		l.mu.Unlock()
+		return
+	}
+	a.Number = k + 1
+	now := time.Now()
+	d := c.d
+	pool, target := d.Pool.Name, d.Entry(k).ID
+	parked := l.learn(d, k, a, now)
+	if a.Outcome.failed() {
+		d.Withdraw(k)
+	}
+	if k == c.at {
+		if l.goesOn(d, k, a) {
+			c.moveOn(now)
+		} else {
+			c.end(a, now)
+		}
+	}
+	var closed *account
+	if c.complete() {
+		closed = l.take(c)
+	}
+	l.mu.Unlock()
+	l.opts.Sink.Attempted(pool, target, a, parked)
+	if closed != nil {
+		l.close(closed)
+	}
+}
+
+// AnsweredByProxy takes an entry of the request log: one that names a decision
+// gives it its final status; one that names none is counted by itself.
+func (l *Ledger) AnsweredByProxy(a Answer) {
+	var closed *account
+	if number, ok := l.parse(a.Decision); ok {
+		l.mu.Lock()
+		if c := l.mu.accounts[number]; c != nil {
+			c.answered = a.Status
+			if a.Status == 0 {
+				c.answered = statusClientGone
+			}
+			a.Pool = c.d.Pool.Name
+			if c.complete() {
+				closed = l.take(c)
+			}
+		}
+		l.mu.Unlock()
+	}
+	l.opts.Sink.Answered(a)
+	if closed != nil {
+		l.close(closed)
+	}
+}
+
+// Refused counts an answer that pointsman gave instead of a decision.
+func (l *Ledger) Refused(a Answer) { l.opts.Sink.Answered(a) }
+
+// Run closes decisions whose entries were waited for long enough, until ctx
+// ends.
+func (l *Ledger) Run(ctx context.Context) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-tick.C:
+			l.sweep(now)
+		}
+	}
+}
+
+func (l *Ledger) sweep(now time.Time) {
+	for {
+		l.mu.Lock()
+		c := l.mu.waiting.first()
+		if c == nil || now.Sub(c.ended) < entryWait {
+			l.mu.Unlock()
+			return
+		}
+		l.take(c)
+		l.mu.Unlock()
+		l.close(c)
+	}
+}
+
+// take removes a decision whose stream has ended from the table, so that it
+// belongs to the caller, who closes it. The ledger is locked.
+func (l *Ledger) take(c *account) *account {
+	delete(l.mu.accounts, c.d.Number)
+	l.mu.waiting.remove(c)
+	return c
+}
+
+// close tells the sink how a request ended, and gives the decision back.
+func (l *Ledger) close(c *account) {
+	d := c.d
+	for _, k := range c.missed {
+		l.unknown(d, k)
+	}
+	status := c.status
+	if !c.over {
+		l.unknown(d, c.at)
+		status = 0
+	}
+	if c.answered != 0 {
+		status = c.answered
+	}
+	l.opts.Sink.Closed(Record{
+		Pool: d.Pool.Name, Status: status, Attempts: c.at + 1, Duration: c.ended.Sub(c.opened), TTFT: c.ttft,
+	})
+	l.opts.Free(d)
+}
+
+// unknown tells the sink of an attempt that was never heard of.
+func (l *Ledger) unknown(d *routing.Decision, k int) {
+	a := Attempt{Decision: d.ID, Cluster: d.Entry(k).Cluster, Number: k + 1, RetryAfter: tracker.NoHint}
+	l.opts.Sink.Attempted(d.Pool.Name, d.Entry(k).ID, &a, false)
+}
