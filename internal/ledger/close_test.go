@@ -245,6 +245,22 @@ func TestAnswers(t *testing.T) {
 	w.wantClosed()
 }
 
+// A decision that pointsman itself had to answer, because it failed after choosing,
+// counts with that status.
+func TestRefusedAfterDecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.run()
+		d := w.decide()
+		w.ledger.Refused(Answer{Decision: d.ID, Status: 500, Code: "internal"})
+		w.ledger.StreamEnded(d.Number)
+		w.want("released", "b0 c0 a0")
+		time.Sleep(entryWait + sweepEvery)
+		synctest.Wait()
+		w.wantClosed(500)
+	})
+}
+
 // The time to the first byte of the answer counts from the decision, over all
 // attempts.
 func TestTTFT(t *testing.T) {

@@ -174,12 +174,12 @@ func (s *script) answer(w *world, status int) {
 func TestInterleavings(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { interleave(t, seed) })
+			synctest.Test(t, func(t *testing.T) { interleave(t, seed, time.Sleep) })
 		})
 	}
 }
 
-func interleave(t *testing.T, seed uint64) {
+func interleave(t *testing.T, seed uint64, sleep func(time.Duration)) {
 	rnd := rand.New(rand.NewPCG(seed, 3))
 	w := newWorld(t)
 	for _, id := range targets { // all are parked all the time, so that nothing depends on it
@@ -217,7 +217,7 @@ func interleave(t *testing.T, seed uint64) {
 			continue
 		}
 		if rnd.IntN(20) == 0 {
-			time.Sleep(time.Duration(rnd.IntN(3000)) * time.Millisecond)
+			sleep(time.Duration(rnd.IntN(3000)) * time.Millisecond)
 			w.ledger.sweep(time.Now())
 		}
 		if len(open) == 0 {
@@ -247,7 +247,7 @@ func interleave(t *testing.T, seed uint64) {
 			open = slices.Delete(open, i, i+1)
 		}
 	}
-	time.Sleep(entryWait)
+	sleep(entryWait)
 	w.ledger.sweep(time.Now())
 	check()
 	if len(codes) != len(all) || len(w.records) != len(all) || w.decided != len(all) {

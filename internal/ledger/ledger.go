@@ -183,7 +183,13 @@ func (l *Ledger) AttemptEnded(a *Attempt) {
 
 // AnsweredByProxy takes an entry of the request log: one that names a decision
 // gives it its final status; one that names none is counted by itself.
-func (l *Ledger) AnsweredByProxy(a Answer) {
+func (l *Ledger) AnsweredByProxy(a Answer) { l.answered(a) }
+
+// Refused takes an answer that pointsman gave instead of a decision, or in spite of
+// one that it then could not tell the proxy.
+func (l *Ledger) Refused(a Answer) { l.answered(a) }
+
+func (l *Ledger) answered(a Answer) {
 	var closed *account
 	if number, ok := l.parse(a.Decision); ok {
 		l.mu.Lock()
@@ -204,9 +210,6 @@ func (l *Ledger) AnsweredByProxy(a Answer) {
 		l.close(closed)
 	}
 }
-
-// Refused counts an answer that pointsman gave instead of a decision.
-func (l *Ledger) Refused(a Answer) { l.opts.Sink.Answered(a) }
 
 // Run closes decisions whose entries were waited for long enough, until ctx
 // ends.

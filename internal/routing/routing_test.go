@@ -20,7 +20,6 @@ type world struct {
 	*testing.T
 	tracker *tracker.Tracker
 	router  *Router
-	holds   []*tracker.Hold
 }
 
 func newWorld(t *testing.T) *world {
@@ -107,20 +106,12 @@ func (w *world) park(ids ...string) {
 	}
 }
 
-// load puts attempts of others on an endpoint.
+// load puts attempts of others on an endpoint, for good.
 func (w *world) load(endpoint string, n int) {
 	for range n {
-		h := new(tracker.Hold)
+		var h tracker.Hold
 		h.Move(w.tracker.Endpoint(endpoint))
-		w.holds = append(w.holds, h)
 	}
-}
-
-func (w *world) unload() {
-	for _, h := range w.holds {
-		h.Move(nil)
-	}
-	w.holds = nil
 }
 
 func (w *world) inFlight(endpoint string) int64 { return w.tracker.Endpoint(endpoint).InFlight() }

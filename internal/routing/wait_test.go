@@ -2,6 +2,7 @@ package routing
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,7 +10,7 @@ import (
 	"github.com/pointsman/pointsman/internal/wire"
 )
 
-// outcome is what became of a request that may have waited.
+// waited is what became of a request that may have waited.
 type waited struct {
 	d    *Decision
 	err  error
@@ -108,7 +109,7 @@ func TestWaitEndsWithTheRequest(t *testing.T) {
 		done := w.start(ctx)
 		time.Sleep(200 * time.Millisecond)
 		cancel()
-		if got := <-done; got.err != context.Canceled || got.took != 200*time.Millisecond {
+		if got := <-done; !errors.Is(got.err, context.Canceled) || got.took != 200*time.Millisecond {
 			t.Errorf("error %v after %v", got.err, got.took)
 		}
 	})

@@ -70,10 +70,11 @@ func TestHoldConcurrently(t *testing.T) {
 
 func TestIdentity(t *testing.T) {
 	tr := New(settings())
-	if tr.Target("a") != tr.Target("a") || tr.Endpoint("a") != tr.Endpoint("a") {
+	target, endpoint := tr.Target("a"), tr.Endpoint("a")
+	if tr.Target("a") != target || tr.Endpoint("a") != endpoint {
 		t.Error("one id, two states")
 	}
-	if tr.Target("a") == tr.Target("b") || tr.Endpoint("a") == tr.Endpoint("b") {
+	if tr.Target("b") == target || tr.Endpoint("b") == endpoint {
 		t.Error("two ids, one state")
 	}
 	if id := tr.Target("x/y").ID(); id != "x/y" {
