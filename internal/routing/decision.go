@@ -74,14 +74,14 @@ func (d *Decision) Held() bool { return d.hold.Held() }
 
 // Observe tells the balancer that an attempt on entry k is being dispatched.
 func (d *Decision) Observe(k int) {
-	d.call.Attempt = k
+	d.call.Attempt, d.call.Now = k, time.Now()
 	d.Pool.chooser.balancer.Observe(d.entries[k], &d.call)
 }
 
 // Withdraw tells the balancer that the attempt on entry k failed before any
 // response started.
 func (d *Decision) Withdraw(k int) {
-	d.call.Attempt = k
+	d.call.Attempt, d.call.Now = k, time.Now()
 	d.Pool.chooser.balancer.Withdraw(d.entries[k], &d.call)
 }
 
