@@ -1,6 +1,7 @@
 package envoy_test
 
 import (
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -63,7 +64,7 @@ func (s *stub) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	var extra [][2]string
 	for {
 		req, err := stream.Recv()
-		if err == io.EOF || status.Code(err) == codes.Canceled {
+		if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
 			return nil
 		}
 		if err != nil {
