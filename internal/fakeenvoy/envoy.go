@@ -36,7 +36,7 @@ func Dial(tb testing.TB, target string) *Envoy {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { conn.Close() })
+	tb.Cleanup(func() { _ = conn.Close() })
 	return &Envoy{
 		BodyMode: filterv3.ProcessingMode_BUFFERED,
 		conn:     conn,
@@ -59,7 +59,7 @@ func Serve(tb testing.TB, services ...interface{ Register(grpc.ServiceRegistrar)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { os.RemoveAll(dir) })
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	lis, err := net.Listen("unix", filepath.Join(dir, "s"))
 	if err != nil {
 		tb.Fatal(err)

@@ -70,6 +70,7 @@ func (a Attempt) Entry() *logv3.HTTPAccessLogEntry {
 			UpstreamCluster: a.Cluster,
 			ResponseFlags:   a.Flags,
 			CustomTags:      make(map[string]string),
+			AccessLogType:   logv3.AccessLogType_UpstreamEnd,
 		},
 		ProtocolVersion: logv3.HTTPAccessLogEntry_HTTP11,
 		Request: &logv3.HTTPRequestProperties{

@@ -62,11 +62,21 @@ func (s *Server) StreamAccessLogs(stream alsv3.AccessLogService_StreamAccessLogs
 			continue
 		}
 		for _, e := range in.GetHttpLogs().GetLogEntry() {
-			if !e.GetCommonProperties().GetIntermediateLogEntry() {
+			if final(e) {
 				take(e, &attempt)
 			}
 		}
 	}
+}
+
+// final tells whether an entry is about an end. Envoy can also be told to write entries in
+// between.
+func final(e *logv3.HTTPAccessLogEntry) bool {
+	switch e.GetCommonProperties().GetAccessLogType() {
+	case logv3.AccessLogType_NotSet, logv3.AccessLogType_DownstreamEnd, logv3.AccessLogType_UpstreamEnd:
+		return true
+	}
+	return false
 }
 
 // reader gives what reads the entries of the log of this name, nil if it is none of

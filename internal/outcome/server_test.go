@@ -93,16 +93,25 @@ func TestIntermediateEntries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		running := fakeenvoy.Attempt{Decision: "7", Number: 1, Status: 200}.Entry()
-		running.CommonProperties.IntermediateLogEntry = true
-		if err := l.Send(running, nil); err != nil {
+		entry := func(number int, typ logv3.AccessLogType) *logv3.HTTPAccessLogEntry {
+			e := fakeenvoy.Attempt{Number: number}.Entry()
+			e.CommonProperties.AccessLogType = typ
+			return e
+		}
+		if err := l.Send(
+			entry(1, logv3.AccessLogType_UpstreamPoolReady), entry(2, logv3.AccessLogType_UpstreamPeriodic),
+			entry(3, logv3.AccessLogType_UpstreamEnd), entry(4, logv3.AccessLogType_DownstreamEnd), entry(5, logv3.AccessLogType_NotSet),
+		); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
 	})
-	want := []ledger.Attempt{{Outcome: ledger.ClientGone, RetryAfter: tracker.NoHint}} // of the empty entry
+	var want []ledger.Attempt
+	for number := 3; number <= 5; number++ {
+		want = append(want, ledger.Attempt{Number: number, Outcome: ledger.ClientGone, RetryAfter: tracker.NoHint})
+	}
 	if diff := cmp.Diff(want, got.attempts); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}

@@ -1,0 +1,58 @@
+package extproc
+
+import (
+	"strings"
+	"testing"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/pointsman/pointsman/internal/routing"
+	"github.com/pointsman/pointsman/internal/wire"
+)
+
+// The metadata that is put together by hand is what the protobuf library would encode,
+// for lengths of one, two and three bytes.
+func TestAppendMetadata(t *testing.T) {
+	for _, clusters := range [][]string{
+		{"pm|a/m"},
+		{"pm|a/m", "pm|b/m", "pm|c/m"},
+		{strings.Repeat("a", 60), strings.Repeat("b", 127), strings.Repeat("c", 128), strings.Repeat("d", 20_000)},
+		{"ü-gpu 1", "a\nb", `"`},
+	} {
+		var groups [][]byte
+		var list []any
+		for _, c := range clusters {
+			groups = append(groups, prepareTarget(&routing.Target{Cluster: c}).group)
+			list = append(list, map[string]any{
+				"name": c, "clusters": []any{map[string]any{"cluster_name": c, "weight": 1}},
+			})
+		}
+		model := prepareTarget(&routing.Target{Model: clusters[0], Cluster: "x"}).model
+		want, err := structpb.NewStruct(map[string]any{
+			wire.DecisionNamespace: map[string]any{wire.KeyPriorityGroups: list, wire.KeyModel: clusters[0]},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got extprocv3.ProcessingResponse
+		if err := proto.Unmarshal(appendMetadata(nil, groups, model), &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(&extprocv3.ProcessingResponse{DynamicMetadata: want}, &got, protocmp.Transform()); diff != "" {
+			t.Errorf("%.40q (-want +got):\n%s", clusters, diff)
+		}
+	}
+}
+
+// Report 038: a cluster whose name cannot be sent as a header is named in the metadata only.
+func TestClusterThatIsNoHeader(t *testing.T) {
+	for cluster, ok := range map[string]bool{"pm|a/m": true, "ü-gpu 1": true, "a\nb": false, "a\x00b": false, "a\x7f": false, "": false} {
+		if got := prepareTarget(&routing.Target{Cluster: cluster}).cluster != nil; got != ok {
+			t.Errorf("%q as a header: %v, want %v", cluster, got, ok)
+		}
+	}
+}
