@@ -111,6 +111,7 @@ func TestWholeAnswers(t *testing.T) {
 		{"max_completion_tokens wins", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"1"}],"max_tokens":3,"max_completion_tokens":1}`, "the", "length", 5},
 		{"no limit", "/v1/completions", `{"model":"m","prompt":"12345"}`, Text(DefaultOutput), "stop", 2},
 		{"parts", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"1234"},{"type":"text","text":"5678"}]}],"max_tokens":1}`, "the", "length", 7},
+		{"escapes", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"12\n\u00e45678"}],"max_tokens":1}`, "the", "length", 7},
 		{"null content", "/v1/chat/completions", `{"model":"m","messages":[{"role":"assistant","content":null},{"role":"user","content":"1"}],"max_tokens":1}`, "the", "length", 8},
 		{"list of one prompt", "/v1/completions", `{"model":"m","prompt":["1234"],"max_tokens":1}`, "the", "length", 1},
 		{"token ids", "/v1/completions", `{"model":"m","prompt":[1,2,3,4,5],"max_tokens":1}`, "the", "length", 5},

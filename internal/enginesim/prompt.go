@@ -1,10 +1,12 @@
 package enginesim
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/zeebo/xxh3"
 )
@@ -37,6 +39,11 @@ type content string
 func (c *content) UnmarshalJSON(raw []byte) error {
 	switch raw[0] {
 	case '"':
+		// Most of the work for a long prompt would be to read it a second time.
+		if plain := raw[1 : len(raw)-1]; bytes.IndexByte(plain, '\\') < 0 && utf8.Valid(plain) {
+			*c = content(plain)
+			return nil
+		}
 		return json.Unmarshal(raw, (*string)(c))
 	case 'n': // null, as in a message that only calls a tool
 		return nil
