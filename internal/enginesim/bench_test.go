@@ -7,7 +7,9 @@ import (
 	"testing"
 )
 
-// The engine's own work for one request, as benchmarks of the proxy see it.
+// The engine's own work for one request, as benchmarks of the proxy see it. Contents
+// without escapes are read once, not twice: best of six runs at 32 KiB, alternating on a busy
+// machine, 501 us before and 215 us after.
 func BenchmarkInstant(b *testing.B) {
 	for name, size := range map[string]int{"4KiB": 4 << 10, "32KiB": 32 << 10} {
 		b.Run(name, func(b *testing.B) {
