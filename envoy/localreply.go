@@ -40,7 +40,7 @@ func localReplyTable() []localReply {
 		{and(status(403), headerFilter(&routev3.HeaderMatcher{
 			Name:                 "upgrade",
 			HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true},
-		})), wire.ErrNotSupported, "upgrades are not supported"},
+		})), wire.ErrNotSupported, "CONNECT and upgrades are not supported"},
 		{status(400), wire.ErrBadRequest, "the request is not readable as HTTP"},
 		{status(404), wire.ErrBadRequest, "the request is not readable as HTTP"},
 		{status(408), wire.ErrRequestTimeout, "the request did not arrive in time"},
