@@ -1,7 +1,6 @@
 package request
 
 import (
-	"encoding/binary"
 	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -14,25 +13,42 @@ const maxEscape = utf8.UTFMax
 // UTF-8, as dst has room for. It gives the length of what it decoded and how much
 // of raw that was. It never ends inside a character. dst must hold two words.
 func unescape(dst, raw []byte) (n, done int) {
+	const slack = 16 // words are copied whole, and so beyond what is meant
 	i := 0
-	for i < len(raw) && n+8 <= len(dst) {
-		if i+8 <= len(raw) {
-			w := binary.LittleEndian.Uint64(raw[i:])
-			binary.LittleEndian.PutUint64(dst[n:], w)
-			s := w ^ backslashes
-			m := (s - ones) &^ s & tops
-			if m == 0 {
-				n += 8
-				i += 8
-				continue
+	for i+blockSize+slack <= len(raw) && n+blockSize+slack <= len(dst) {
+		p := (*[blockSize]byte)(raw[i:])
+		m := escapes(p)
+		from := 0
+		for m != 0 {
+			run := bits.TrailingZeros64(m) - from
+			store(dst, n, load(raw, i+from))
+			for k := 8; k < run; k += 8 {
+				store(dst, n+k, load(raw, i+from+k))
 			}
-			plain := bits.TrailingZeros64(m) >> 3
-			n += plain
-			i += plain
-			if n+maxEscape > len(dst) {
-				break
+			n += run
+			from += run
+			if c := raw[i+from+1]; c != 'u' {
+				dst[n] = short[c]
+				n++
+				from += 2
+			} else {
+				size, used := unescapeUnicode(dst[n:], raw[i+from:])
+				n += size
+				from += used
 			}
-		} else if raw[i] != '\\' {
+			m &= ^uint64(0) << from
+		}
+		if from < blockSize {
+			n += copy(dst[n:], p[from:])
+			from = blockSize
+		}
+		i += from
+	}
+	for i < len(raw) && n+maxEscape <= len(dst) {
+		if len(raw)-i > blockSize+slack && n+blockSize+slack > len(dst) {
+			break // the next chunk goes on faster
+		}
+		if raw[i] != '\\' {
 			dst[n] = raw[i]
 			n++
 			i++
@@ -66,37 +82,35 @@ func unescapeInvalid(dst, raw []byte) (n, done int) {
 	return n, i
 }
 
+// short are the characters that escapes of one letter stand for.
+var short = [256]byte{
+	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
+}
+
 // unescapeOne decodes the escape that raw begins with, of used bytes. dst must
 // hold maxEscape bytes.
 func unescapeOne(dst, raw []byte) (size, used int) {
-	c := raw[1]
-	switch c {
-	case 'b':
-		c = '\b'
-	case 'f':
-		c = '\f'
-	case 'n':
-		c = '\n'
-	case 'r':
-		c = '\r'
-	case 't':
-		c = '\t'
-	case 'u':
-		used = 6
-		r := hex4(raw[2:6])
-		if utf16.IsSurrogate(r) {
-			low := rune(-1)
-			if len(raw) >= 12 && raw[6] == '\\' && raw[7] == 'u' {
-				low = hex4(raw[8:12])
-			}
-			if r = utf16.DecodeRune(r, low); r != utf8.RuneError { // else it is alone: U+FFFD
-				used = 12
-			}
-		}
-		return utf8.EncodeRune(dst[:maxEscape], r), used
+	if raw[1] == 'u' {
+		return unescapeUnicode(dst, raw)
 	}
-	dst[0] = c // quote, backslash and slash stand for themselves
+	dst[0] = short[raw[1]]
 	return 1, 2
+}
+
+// unescapeUnicode is unescapeOne for escapes with digits.
+func unescapeUnicode(dst, raw []byte) (size, used int) {
+	r := hex4(raw[2:])
+	used = 6
+	if utf16.IsSurrogate(r) {
+		low := rune(-1)
+		if len(raw) >= 12 && raw[6] == '\\' && raw[7] == 'u' {
+			low = hex4(raw[8:])
+		}
+		if r = utf16.DecodeRune(r, low); r != utf8.RuneError { // else it is alone: U+FFFD
+			used = 12
+		}
+	}
+	return utf8.EncodeRune(dst[:maxEscape], r), used
 }
 
 // chunk decodes the next piece of raw, the inside of a checked string, into dst.
@@ -110,7 +124,7 @@ func chunk(dst, raw []byte, valid bool) (n, done int) {
 // plain tells whether a string's decoded form is its raw form; else valid tells
 // whether the raw form is valid UTF-8.
 func plain(raw []byte, f flags) (same, valid bool) {
-	valid = f&high == 0 || utf8.Valid(raw)
+	valid = f&high == 0 || validUTF8(raw)
 	return valid && f&escaped == 0, valid
 }
 

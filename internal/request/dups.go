@@ -3,6 +3,7 @@ package request
 import (
 	"bytes"
 	"hash/maphash"
+	"slices"
 )
 
 const (
@@ -51,6 +52,9 @@ func (d *dups) find(raw []byte) bool {
 			next := space(raw, end+1)
 			if at(raw, next) == ':' {
 				if len(d.members) < maxMembers {
+					if len(d.members) == cap(d.members) {
+						d.members = slices.Grow(d.members, max(64, cap(d.members)))
+					}
 					same, _ := plain(raw[i+1:end], f)
 					d.members = append(d.members, member{uint32(i + 1), uint32(end), ordinal, !same})
 				}

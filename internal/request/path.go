@@ -51,6 +51,14 @@ func KnownPath(path string) bool {
 	return apiOf(path) != unlisted
 }
 
+// withoutBody is what is wrong with a request that has no body.
+func (a api) withoutBody() Fault {
+	if a == unlisted {
+		return MissingModel
+	}
+	return MissingBody
+}
+
 // shapeOf is what is recorded of a top-level member.
 func (a api) shapeOf(k key) shape {
 	switch k {

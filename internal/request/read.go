@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"hash/maphash"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -65,10 +66,8 @@ func (r *Reader) Read(path string, h Header, body []byte, into *Request) error {
 	}
 	api := apiOf(into.Path)
 	switch {
-	case len(body) == 0 && api == unlisted:
-		return MissingModel
 	case len(body) == 0:
-		return MissingBody
+		return api.withoutBody()
 	case int64(len(body)) > r.opts.BodyLimit:
 		return BodyTooLarge
 	}
@@ -86,7 +85,9 @@ func (r *Reader) Read(path string, h Header, body []byte, into *Request) error {
 			return err
 		}
 		into.Decoded = decoded
-		body = decoded
+		if body = decoded; len(body) == 0 {
+			return api.withoutBody()
+		}
 	}
 	typ := h.Get("content-type")
 	switch contentTypeOf(typ) {
@@ -118,10 +119,17 @@ func (r *Reader) readJSON(w *work, a api, body []byte, was last, into *Request) 
 	if w.tape.nodes[0].kind != '{' {
 		return MissingModel
 	}
+	models := 0
 	for i := 1; i < len(w.tape.nodes); i = int(w.tape.nodes[i].next) {
-		v := w.tape.nodes[i]
-		w.body[v.key] = i
-		if v.key == keyModel {
+		k := w.tape.nodes[i].key
+		w.body[k] = i
+		if k == keyModel {
+			models++
+		}
+	}
+	into.ModelSpans = slices.Grow(into.ModelSpans, models)
+	for i := 1; len(into.ModelSpans) < models; i = int(w.tape.nodes[i].next) {
+		if v := w.tape.nodes[i]; v.key == keyModel {
 			into.ModelSpans = append(into.ModelSpans, Span{int(v.start), int(v.end - v.start)})
 		}
 	}

@@ -1,9 +1,6 @@
 package request
 
-import (
-	"encoding/binary"
-	"math/bits"
-)
+import "math/bits"
 
 // maxDepth is the deepest nesting of a body that is read; the outermost value is level 1.
 const maxDepth = 512
@@ -23,23 +20,6 @@ const (
 // inner are the flags that a container takes over from what it holds.
 const inner = spaced | multi
 
-// Words of eight equal bytes, to look at eight bytes at once.
-const (
-	ones        = 0x0101010101010101
-	tops        = 0x80 * ones
-	quotes      = '"' * ones
-	backslashes = '\\' * ones
-	blanks      = ' ' * ones
-)
-
-// special marks the top bit of the bytes of w that end a run of plain string
-// bytes: quote, backslash, control. Only the lowest mark is exact, as a
-// subtraction borrows from the bytes above the one it finds.
-func special(w uint64) uint64 {
-	q, s := w^quotes, w^backslashes
-	return ((q-ones)&^q | (s-ones)&^s | (w-blanks)&^w) & tops
-}
-
 // at is b[i], or 0 behind the end. No token begins with 0.
 func at(b []byte, i int) byte {
 	if uint(i) < uint(len(b)) {
@@ -56,7 +36,7 @@ func space(b []byte, i int) int {
 		default:
 			return i
 		}
-		for i+9 <= len(b) && binary.LittleEndian.Uint64(b[i+1:]) == blanks {
+		for i+9 <= len(b) && load(b, i+1) == blanks {
 			i += 8
 		}
 	}
@@ -64,79 +44,103 @@ func space(b []byte, i int) int {
 }
 
 // scanString checks a string from behind its opening quote and gives the place
-// of its closing one, or -1.
+// of its closing one, or -1. It may say that a string is high which is not, if
+// something soon after it is.
 func scanString(b []byte, i int) (int, flags) {
 	var f flags
-	var seen uint64
+	var seen uint64 // all bytes so far, one over the other
+	long := i + 2*8 // most keys and many values end before it
 	for {
-		c := byte(0)
-		for {
-			if i+8 > len(b) {
-				if i >= len(b) {
+		var n int // up to where there is nothing special
+		switch {
+		case i >= long && i+blockSize <= len(b):
+			p := (*[blockSize]byte)(b[i:])
+			m, bytes := specials(p)
+			seen |= bytes
+			next := 0 // what comes before it in the block is an escape
+			for m != 0 {
+				n = bits.TrailingZeros64(m)
+				if p[n] != '\\' {
+					break
+				}
+				f |= escaped
+				used := escapeLen(b, i+n)
+				if used == 0 {
 					return -1, 0
 				}
-				c = b[i]
-				seen |= uint64(c)
-				if c != '"' && c != '\\' && c >= ' ' {
-					i++
-					continue
-				}
-				break
+				next = n + used
+				m &= ^uint64(0) << next // Go shifts by 64 and more to 0
 			}
-			w := binary.LittleEndian.Uint64(b[i:])
+			if m == 0 {
+				i += max(blockSize, next)
+				continue
+			}
+		case i+8 <= len(b):
+			w := load(b, i)
 			m := special(w)
 			if m == 0 {
 				seen |= w
 				i += 8
 				continue
 			}
-			n := bits.TrailingZeros64(m) &^ 7
-			seen |= w & (1<<n - 1)
-			i += n >> 3
-			c = b[i]
-			break
+			n = bits.TrailingZeros64(m) >> 3
+			seen |= w & (1<<(n<<3) - 1)
+		case i < len(b):
+			if c := b[i]; c != '"' && c != '\\' && c >= ' ' {
+				seen |= uint64(c)
+				i++
+				continue
+			}
+		default:
+			return -1, 0
 		}
-		switch {
-		case c == '"':
+		i += n
+		switch b[i] {
+		case '"':
 			if seen&tops != 0 {
 				f |= high
 			}
 			return i, f
-		case c != '\\':
-			return -1, 0
-		}
-		f |= escaped
-		switch at(b, i+1) {
-		case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-			i += 2
-		case 'u':
-			if i+6 > len(b) || hex4(b[i+2:i+6]) < 0 {
+		case '\\':
+			f |= escaped
+			used := escapeLen(b, i)
+			if used == 0 {
 				return -1, 0
 			}
-			i += 6
+			i += used
 		default:
 			return -1, 0
 		}
 	}
 }
 
-// hex4 is the value of four hexadecimal digits, or negative.
-func hex4(b []byte) rune {
-	var r rune
-	for _, c := range b[:4] {
-		switch {
-		case '0' <= c && c <= '9':
-			c -= '0'
-		case 'a' <= c && c <= 'f':
-			c -= 'a' - 10
-		case 'A' <= c && c <= 'F':
-			c -= 'A' - 10
-		default:
-			return -1
-		}
-		r = r<<4 | rune(c)
+// escapeLen is the length of the escape that begins at i, or 0 if it is none.
+func escapeLen(b []byte, i int) int {
+	c := at(b, i+1)
+	if short[c] != 0 {
+		return 2
 	}
-	return r
+	if c == 'u' && i+6 <= len(b) && hex4(b[i+2:i+6]) >= 0 {
+		return 6
+	}
+	return 0
+}
+
+// hexDigits are the values of hexadecimal digits, with a bit to tell them from all else.
+var hexDigits = [256]uint8{
+	'0': 0x10, '1': 0x11, '2': 0x12, '3': 0x13, '4': 0x14, '5': 0x15, '6': 0x16, '7': 0x17, '8': 0x18, '9': 0x19,
+	'a': 0x1A, 'b': 0x1B, 'c': 0x1C, 'd': 0x1D, 'e': 0x1E, 'f': 0x1F,
+	'A': 0x1A, 'B': 0x1B, 'C': 0x1C, 'D': 0x1D, 'E': 0x1E, 'F': 0x1F,
+}
+
+// hex4 is the value of four hexadecimal digits, or -1.
+func hex4(b []byte) rune {
+	_ = b[3]
+	x, y, z, w := hexDigits[b[0]], hexDigits[b[1]], hexDigits[b[2]], hexDigits[b[3]]
+	if x&y&z&w&0x10 == 0 {
+		return -1
+	}
+	return rune(x&15)<<12 | rune(y&15)<<8 | rune(z&15)<<4 | rune(w&15)
 }
 
 // maxIDDigits is the length of the largest token id, 4294967295.

@@ -1,5 +1,7 @@
 package request
 
+import "slices"
+
 // node is one value of the tape. The nodes of what it holds follow it, up to next.
 type node struct {
 	start, end uint32 // the value in the body, quotes and brackets included
@@ -18,8 +20,8 @@ const (
 )
 
 // maxNodes is how many nodes arrays may put on the tape before they end in a rest
-// node: 512 KiB. A conversation has about four nodes per message.
-const maxNodes = 32 << 10
+// node: 128 KiB. A conversation has about four nodes per message.
+const maxNodes = 8 << 10
 
 // tape is what one pass over a body leaves: the values that rendering may need,
 // in order. Members that nothing asks for, and what lies deeper than the shapes
@@ -32,12 +34,20 @@ type tape struct {
 	depth int // containers open around the place that is read
 }
 
+// push appends a node. The tape doubles: append's smaller steps make more garbage.
+func (t *tape) push(n node) {
+	if len(t.nodes) == cap(t.nodes) {
+		t.nodes = slices.Grow(t.nodes, max(64, cap(t.nodes)))
+	}
+	t.nodes = append(t.nodes, n)
+}
+
 // value records the value at i as far as the shape asks and checks all of it.
 // It gives the place behind it, or -1.
 func (t *tape) value(i int, k key, s shape) (int, flags) {
 	n := len(t.nodes)
 	c := at(t.b, i)
-	t.nodes = append(t.nodes, node{start: uint32(i), kind: c, key: k})
+	t.push(node{start: uint32(i), kind: c, key: k})
 	var end int
 	var f flags
 	switch {
@@ -160,7 +170,7 @@ func (t *tape) elements(i int, s shape, stop bool) (end int, more bool, f flags)
 			if stop {
 				return i, true, 0
 			}
-			t.nodes = append(t.nodes, node{start: uint32(i), kind: rest, next: uint32(len(t.nodes) + 1)})
+			t.push(node{start: uint32(i), kind: rest, next: uint32(len(t.nodes) + 1)})
 			limit = len(t.nodes)
 			row = -1
 		}
@@ -177,7 +187,7 @@ func (t *tape) elements(i int, s shape, stop bool) (end int, more bool, f flags)
 			i, vf = skip(b, i, t.depth)
 			if row < 0 {
 				row = len(t.nodes)
-				t.nodes = append(t.nodes, node{start: uint32(start), kind: run, next: uint32(row + 1)})
+				t.push(node{start: uint32(start), kind: run, next: uint32(row + 1)})
 			}
 			if i >= 0 {
 				t.nodes[row].end = uint32(i)
