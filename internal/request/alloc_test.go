@@ -46,7 +46,7 @@ func TestAllocations(t *testing.T) {
 				var q Request
 				_ = r.Read(test.path, test.h, body, &q)
 			})
-			if n -= 1; n > test.fresh { // the Request itself, as the Reader takes its address
+			if n--; n > test.fresh { // the Request itself, as the Reader takes its address
 				t.Errorf("%v allocations with a fresh Request, at most %v", n, test.fresh)
 			}
 		})

@@ -2,6 +2,7 @@ package request
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"mime/multipart"
@@ -98,7 +99,7 @@ func TestForms(t *testing.T) {
 			if test.model == "" {
 				want = MissingModel
 			}
-			if err != want {
+			if !errors.Is(err, want) {
 				t.Errorf("fault %v, want %v", err, want)
 			}
 			if q.Model != test.model || len(q.ModelSpans) != test.values {
@@ -127,7 +128,7 @@ func TestForms(t *testing.T) {
 	t.Run("no boundary", func(t *testing.T) {
 		for _, typ := range []string{"multipart/form-data", "multipart/form-data; boundary=", `multipart/form-data; boundary="x`} {
 			var q Request
-			if err := r.Read("/x", header{"content-type": {typ}}, makeForm(t, "x", model), &q); err != MissingModel {
+			if err := r.Read("/x", header{"content-type": {typ}}, makeForm(t, "x", model), &q); !errors.Is(err, MissingModel) {
 				t.Errorf("%s: fault %v", typ, err)
 			}
 		}

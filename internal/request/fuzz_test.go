@@ -1,6 +1,8 @@
 package request
 
 import (
+	"bytes"
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,6 +39,34 @@ func FuzzRead(f *testing.F) {
 			f.Add(uint8(path), []byte(seed))
 		}
 	}
+	check := comparison()
+	f.Fuzz(func(t *testing.T, path uint8, body []byte) {
+		if len(body) > 0 {
+			check(t, fuzzPaths[int(path)%len(fuzzPaths)], body)
+		}
+	})
+}
+
+// FuzzGenerated does the same with bodies that are requests. The seed is all there is
+// to choose, so it finds as much without guidance: it is a test of as many seeds as there is time for.
+func FuzzGenerated(f *testing.F) {
+	for seed := range uint64(100) {
+		f.Add(seed)
+	}
+	check := comparison()
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		body := generate(seed)
+		if !json.Valid(bytes.TrimPrefix(body, []byte(bom))) {
+			t.Fatalf("the generator makes no JSON: %s", body)
+		}
+		for _, path := range fuzzPaths {
+			check(t, path, body)
+		}
+	})
+}
+
+// comparison reads with roomy and with tight memory and holds both against the oracle.
+func comparison() func(t *testing.T, path string, body []byte) {
 	const maxText = 60
 	opts := DefaultOptions()
 	opts.MaxText = maxText
@@ -44,17 +74,21 @@ func FuzzRead(f *testing.F) {
 	roomy, tight := NewReader(opts), NewReader(opts)
 	tight.room = 2
 	var q Request // reused, as in production
-	f.Fuzz(func(t *testing.T, path uint8, body []byte) {
-		if len(body) == 0 {
-			return
-		}
-		p := fuzzPaths[int(path)%len(fuzzPaths)]
-		want := oracle(p, fuzzFields, body, maxText)
+	return func(t *testing.T, path string, body []byte) {
+		want := oracle(path, fuzzFields, body, maxText)
 		for _, r := range []*Reader{roomy, tight} {
-			got := resultOf(r.Read(p, header{}, body, &q), &q)
+			got := resultOf(r.Read(path, header{}, body, &q), &q)
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Fatalf("%s, room %d (-want +got):\n%s", p, r.room, diff)
+				t.Fatalf("%s, room %d, body %q (-want +got):\n%s", path, r.room, body, diff)
 			}
 		}
-	})
+		if len(want.Spans) == 0 {
+			return
+		}
+		rewritten := q.AppendModel(nil, body, "other")
+		again := oracle(path, fuzzFields, rewritten, maxText)
+		if again.Model != "other" || len(again.Spans) != len(want.Spans) || len(rewritten) != q.RewrittenLen(len(body), "other") {
+			t.Fatalf("rewritten to %q", rewritten)
+		}
+	}
 }

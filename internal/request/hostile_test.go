@@ -3,6 +3,7 @@
 package request
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -23,7 +24,7 @@ func allocated(t *testing.T, path string, body []byte, want error) int64 {
 	runtime.ReadMemStats(&before)
 	err := r.Read(path, header{}, body, &q)
 	runtime.ReadMemStats(&after)
-	if err != want {
+	if !errors.Is(err, want) {
 		t.Fatalf("fault %v, want %v", err, want)
 	}
 	return int64(after.TotalAlloc - before.TotalAlloc)

@@ -289,6 +289,27 @@ func TestTextLimit(t *testing.T) {
 			t.Errorf("prompt (-want +got):\n%s", diff)
 		}
 	})
+	t.Run("exactly full", func(t *testing.T) {
+		for _, last := range []string{"x", "é"} {
+			content := strings.Repeat("x", limit-len("user: ")-len("\n")-len(last)) + last
+			whole := "user: " + content + "\n"
+			got := prompted(t, chatPath, `"messages":[{"role":"user","content":`+quote(content)+`},{"role":"","content":""}]`)
+			fed := whole + ": \n"
+			want := result{Text: whole, Length: int64(len(fed)), Digest: xxh3.HashString(fed), HasPrompt: true}
+			if diff := cmp.Diff(want, got, onlyPrompt); diff != "" {
+				t.Errorf("prompt (-want +got):\n%s", diff)
+			}
+		}
+	})
+	t.Run("no text at all", func(t *testing.T) {
+		opts := DefaultOptions()
+		opts.MaxText = 0
+		got := read(NewReader(opts), chatPath, header{}, []byte(`{"model":"m",`+user(`"hi"`)+`}`))
+		want := result{Length: int64(len("user: hi\n")), Digest: xxh3.HashString("user: hi\n"), HasPrompt: true}
+		if diff := cmp.Diff(want, got, onlyPrompt); diff != "" {
+			t.Errorf("prompt (-want +got):\n%s", diff)
+		}
+	})
 	t.Run("case 121", func(t *testing.T) {
 		opts := DefaultOptions()
 		for _, opts.MaxText = range []int{limit, 1 << 30} {

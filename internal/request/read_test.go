@@ -3,9 +3,11 @@ package request
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -94,6 +96,8 @@ func TestValidity(t *testing.T) {
 		{"escape without digits", `{"model":"\u00g0"}`, InvalidJSON},
 		{"unfinished string", `{"model":"m`, InvalidJSON},
 		{"a backslash at the end", `{"model":"m\`, InvalidJSON},
+		{"a key that is cut", `{"model":"m","x`, InvalidJSON},
+		{"nothing behind the key", `{"model"`, InvalidJSON},
 		{"a backslash before the quote", `{"model":"m\"}`, InvalidJSON},
 		{"no UTF-8 in a string", "{\"model\":\"m\",\"x\":\"\xff\"}", nil},
 		{"no UTF-8 outside", "{\"model\":\"m\"\xff}", InvalidJSON},
@@ -103,14 +107,25 @@ func TestValidity(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			for _, path := range []string{chatPath, "/v1/images/generations"} {
 				var q Request
-				if got := r.Read(path, header{}, []byte(test.body), &q); got != test.want {
+				if got := r.Read(path, header{}, []byte(test.body), &q); !errors.Is(got, test.want) {
 					t.Errorf("%s: fault %v, want %v", path, got, test.want)
 				}
 				if test.want == nil && q.Model != "m" && !strings.HasPrefix(q.Model, "m\x7f") {
 					t.Errorf("%s: model %q", path, q.Model)
 				}
-				if test.want == InvalidJSON && q.HasPrompt {
+				if !errors.Is(test.want, InvalidJSON) {
+					continue
+				}
+				if q.HasPrompt {
 					t.Errorf("%s: a prompt was made of it", path)
+				}
+				for _, around := range []string{`{"model":"m","x":[{"y":%s}]}`, `{"model":"m","messages":[%s]}`, `{"model":"m","messages":[{"content":[[],%s]}]}`} {
+					if test.body == bom || strings.TrimSpace(test.body) == "" {
+						continue
+					}
+					if got := r.Read(path, header{}, fmt.Appendf(nil, around, test.body), &q); !errors.Is(got, InvalidJSON) {
+						t.Errorf("%s: fault %v within %s", path, got, around)
+					}
 				}
 			}
 		})
@@ -126,16 +141,50 @@ func TestStringErrors(t *testing.T) {
 			body := `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("x", n) + bad + strings.Repeat("y", 100)
 			for _, end := range []string{`"}]}`, ``} {
 				var q Request
-				if got := r.Read(chatPath, header{}, []byte(body+end), &q); got != InvalidJSON && bad != `\` {
+				if got := r.Read(chatPath, header{}, []byte(body+end), &q); !errors.Is(got, InvalidJSON) && bad != `\` {
 					t.Fatalf("%q after %d bytes: fault %v", bad, n, got)
 				}
 			}
 			body = body[:len(body)-100] // the bad thing is last
 			var q Request
-			if got := r.Read(chatPath, header{}, []byte(body), &q); got != InvalidJSON {
+			if got := r.Read(chatPath, header{}, []byte(body), &q); !errors.Is(got, InvalidJSON) {
 				t.Fatalf("%q last after %d bytes: fault %v", bad, n, got)
 			}
 		}
+	}
+}
+
+func TestValidUTF8(t *testing.T) {
+	for first := range 256 {
+		for second := 0x70; second < 0xD0; second++ {
+			for _, third := range []int{'x', 0x80, 0xBF, 0xC0} {
+				b := []byte{byte(first), byte(second), byte(third)}
+				for _, around := range []string{"%s", "%s什么是什么是", "什%s什么是什么是", "什么%s什么是什么是", "什么是%s什么是什么是", "aaaaa%s什aaaaaaaaa", strings.Repeat("a", 64) + "%s什么是"} {
+					s := fmt.Appendf(nil, around, b)
+					if got, want := validUTF8(s), utf8.Valid(s); got != want {
+						t.Fatalf("%q: %t, want %t", s, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestReset drops buffers that are unusually large.
+func TestReset(t *testing.T) {
+	r := NewReader(DefaultOptions())
+	large := `{"model":"m",` + strings.Repeat(`"model":"m",`, keepItems) + `"prompt":[` + strings.Repeat("1,", keepItems) + `1]}`
+	h := header{"content-encoding": {"gzip"}}
+	var q Request
+	if err := r.Read("/v1/completions", h, compress(t, "gzip", large), &q); err != nil {
+		t.Fatal(err)
+	}
+	if cap(q.ids) <= keepItems || cap(q.decoded) <= keepBytes || cap(q.ModelSpans) <= keepItems {
+		t.Fatalf("%d ids, %d decoded bytes, %d places: not unusually large", cap(q.ids), cap(q.decoded), cap(q.ModelSpans))
+	}
+	q.Reset()
+	if q.ids != nil || q.decoded != nil || cap(q.ModelSpans) > 0 {
+		t.Errorf("kept: %d ids, %d decoded bytes, %d places", cap(q.ids), cap(q.decoded), cap(q.ModelSpans))
 	}
 }
 
@@ -167,7 +216,7 @@ func TestFaults(t *testing.T) {
 			}
 			var q Request
 			err := r.Read(test.path, h, []byte(test.body), &q)
-			if err != test.want {
+			if !errors.Is(err, test.want) {
 				t.Errorf("fault %v, want %v", err, test.want)
 			}
 			if q.Session != "s" || len(q.TokenIDs) != 1 || q.HasPrompt {
