@@ -1,0 +1,81 @@
+// Package admin is the HTTP listener for operators: /healthz, /readyz and
+// /metrics. It shows what others know and holds no state of its own.
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	// readHeaderTimeout bounds how long a client may take to say what it wants.
+	readHeaderTimeout = 5 * time.Second
+	// closeTimeout bounds how long a running scrape is waited for at the end.
+	closeTimeout = time.Second
+)
+
+// Options are what the listener shows.
+type Options struct {
+	// NotReady gives one line for each condition of readiness that does not hold.
+	NotReady func() []string
+	Metrics  http.Handler
+}
+
+// Server serves the admin listener.
+type Server struct{ http http.Server }
+
+// New gives a server that is not listening yet.
+func New(opts Options) *Server {
+	mux := http.NewServeMux()
+	mux.Handle("/healthz", read(func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") }))
+	mux.Handle("/readyz", read(func(w http.ResponseWriter, _ *http.Request) {
+		if why := opts.NotReady(); len(why) > 0 {
+			plain(w, http.StatusServiceUnavailable, strings.Join(why, "\n"))
+			return
+		}
+		plain(w, http.StatusOK, "ok")
+	}))
+	mux.Handle("/metrics", read(opts.Metrics.ServeHTTP))
+	return &Server{http: http.Server{Handler: mux, ReadHeaderTimeout: readHeaderTimeout}}
+}
+
+// Serve answers on lis until ctx ends.
+func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
+	stop := context.AfterFunc(ctx, func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		if s.http.Shutdown(end) != nil {
+			_ = s.http.Close()
+		}
+	})
+	defer stop()
+	if err := s.http.Serve(lis); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("admin listener: %w", err)
+	}
+	return nil
+}
+
+// read lets only GET and HEAD through.
+func read(h http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			plain(w, http.StatusMethodNotAllowed, "method not allowed")
+			return
+		}
+		h(w, r)
+	})
+}
+
+func plain(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text+"\n")
+}
