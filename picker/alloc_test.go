@@ -10,15 +10,15 @@ import (
 )
 
 func TestPrepareAndPickAllocateNothing(t *testing.T) {
-	eachStrategy(t, func(t *testing.T, name string) {
+	eachStrategy(t, func(t *testing.T, p pools) {
 		for _, n := range []int{1, 8, 100} {
-			b := mustNew(t, newConfig(name, n), nil)
+			b := mustNew(t, p.config(n), nil)
 			rng := rand.New(rand.NewPCG(1, 1))
 			texts := conversations(rng, 50, 4096)
 			for i, text := range texts {
 				warm(b, i%n, string(text))
 			}
-			q := &Request{Session: "s", Adapter: "a", HasDigest: true}
+			q := &Request{Session: "s", Adapter: "a", TokenIDs: []uint32{1, 2, 3}}
 			c := &Call{}
 			k := 0
 			eligible, loads := all(n), make([]int64, n)
@@ -45,14 +45,21 @@ func TestPrepareAndPickAllocateNothing(t *testing.T) {
 	})
 }
 
-// A text that is known already costs no memory.
-func TestObserveOfKnownTextAllocatesNothing(t *testing.T) {
-	b := mustNew(t, newConfig("cache_aware", 8), nil)
-	c := &Call{Request: &Request{Text: []byte(prompt)}}
-	b.Observe(3, c)
-	if got := testing.AllocsPerRun(200, func() { b.Observe(3, c) }); got != 0 {
-		t.Errorf("%v allocations", got)
-	}
+// A request of which text, session and adapter are known already costs no memory.
+func TestObserveOfKnownAllocatesNothing(t *testing.T) {
+	eachStrategy(t, func(t *testing.T, p pools) {
+		b := mustNew(t, p.config(8), nil)
+		c := &Call{Request: &Request{Text: []byte(prompt), Session: "s", Adapter: "a"}}
+		pass := func() {
+			b.Observe(3, c)
+			b.Observe(5, c)
+			b.Withdraw(5, c)
+		}
+		pass()
+		if got := testing.AllocsPerRun(200, pass); got != 0 {
+			t.Errorf("%v allocations", got)
+		}
+	})
 }
 
 // What long texts cost: about a byte for a byte, also after most of what came was
@@ -71,7 +78,7 @@ func TestHistoryMemory(t *testing.T) {
 	before := heap()
 	b := mustNew(t, cfg, nil)
 	c := &Call{Request: &Request{}}
-	var roots [20][]byte
+	roots := make([][]byte, 20)
 	for range 4000 { // some 64 MiB of new bytes, of which an eighth stays
 		root := &roots[rng.IntN(len(roots))]
 		if len(*root) == 0 || rng.IntN(20) == 0 {
@@ -81,7 +88,8 @@ func TestHistoryMemory(t *testing.T) {
 		c.Request.Text = slices.Concat((*root)[:shared], randomBytes(rng, 32<<10-shared))
 		b.Observe(0, c)
 	}
-	roots, c.Request.Text = [20][]byte{}, nil
+	clear(roots)
+	c.Request.Text = nil
 	used := heap() - before
 	held := b.(*cacheAware).prefixes.members[0].size
 	if held < 7<<20 || float64(used) > 1.15*float64(held) {

@@ -46,7 +46,7 @@ func filled(tb testing.TB, n int) (Balancer, [][]byte) {
 
 // How long one request's matching takes: 32 KiB, 100,000 remembered texts.
 func BenchmarkPrepare(b *testing.B) {
-	for _, n := range []int{2, 8, 100, 1000} {
+	for _, n := range benchmarked {
 		bal, texts := filled(b, n)
 		b.Run(fmt.Sprintf("cache_aware/targets=%d", n), func(b *testing.B) {
 			var c Call
@@ -81,24 +81,72 @@ func BenchmarkPrepareParallel(b *testing.B) {
 	})
 }
 
-func BenchmarkPick(b *testing.B) {
+// busy is a pool of which everything is known, with a request that finds some of
+// it, prepared.
+func busy(b *testing.B, name string, n int) (Balancer, *Call) {
+	cfg := pools{name}.config(n)
+	cfg.Rand = nil
+	bal := mustNew(b, cfg, nil)
+	c := &Call{
+		Request: &Request{
+			Session: "session", Text: []byte("user: hello"), Adapter: "adapter", TokenIDs: []uint32{1, 2, 3},
+		},
+		Loads: make([]int64, n), Eligible: all(n),
+	}
+	for i := range c.Loads {
+		c.Loads[i] = int64(i % 7)
+	}
+	bal.Observe(n-1, c)
+	bal.Prepare(c)
+	return bal, c
+}
+
+var benchmarked = []int{2, 8, 100, 1000}
+
+// What every strategy needs before the pool is locked, but for long texts.
+func BenchmarkPrepareShort(b *testing.B) {
 	for _, name := range Names() {
-		for _, n := range []int{2, 8, 100, 1000} {
-			bal := mustNew(b, newConfig(name, n), nil)
-			c := Call{Request: &Request{Text: []byte("user: hello")}, Loads: make([]int64, n), Eligible: all(n)}
-			for i := range c.Loads {
-				c.Loads[i] = int64(i % 7)
-			}
-			bal.Prepare(&c)
-			bal.Observe(n-1, &c)
-			bal.Prepare(&c)
+		for _, n := range benchmarked {
+			bal, c := busy(b, name, n)
 			b.Run(fmt.Sprintf("%s/targets=%d", name, n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					bal.Pick(&c)
+					bal.Prepare(c)
 				}
 			})
 		}
+	}
+}
+
+// What every strategy does with the pool locked.
+func BenchmarkPick(b *testing.B) {
+	for _, name := range Names() {
+		for _, n := range benchmarked {
+			bal, c := busy(b, name, n)
+			b.Run(fmt.Sprintf("%s/targets=%d", name, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					bal.Pick(c)
+				}
+			})
+		}
+	}
+}
+
+// Run with -cpu 1,2: whole decisions of requests that know nothing of each other.
+func BenchmarkDecideParallel(b *testing.B) {
+	for _, name := range Names() {
+		bal, first := busy(b, name, 8)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				c := Call{Request: first.Request, Loads: first.Loads, Eligible: first.Eligible}
+				for pb.Next() {
+					bal.Prepare(&c)
+					bal.Pick(&c)
+				}
+			})
+		})
 	}
 }
 

@@ -28,7 +28,7 @@ func (b *cacheAware) estate() estate {
 
 // Prepare implements Balancer.
 func (b *cacheAware) Prepare(c *Call) {
-	c.scratch.by = b
+	c.scratch.begin(b)
 	b.prefixes.measure(c)
 }
 
@@ -37,7 +37,10 @@ func (b *cacheAware) Pick(c *Call) int {
 	if c.scratch.by != b {
 		b.Prepare(c)
 	}
-	n := len(b.ids)
+	return b.pick(c, len(b.ids))
+}
+
+func (b *cacheAware) pick(c *Call, n int) int {
 	loads := c.known(n)
 	if i := b.warmest(c, n); i >= 0 {
 		m, known := least(loads, c.Eligible)

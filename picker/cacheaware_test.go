@@ -125,8 +125,8 @@ func TestCacheAwareWordLimits(t *testing.T) {
 
 // Case 46, for every strategy.
 func TestFailOpenUntrained(t *testing.T) {
-	eachStrategy(t, func(t *testing.T, name string) {
-		b := mustNew(t, newConfig(name, 3), nil)
+	eachStrategy(t, func(t *testing.T, p pools) {
+		b := mustNew(t, p.config(3), nil)
 		c := Call{Eligible: NewSet(3)}
 		if got := b.Pick(&c); got != -1 {
 			t.Errorf("none eligible: %d", got)

@@ -8,6 +8,13 @@ type scratch struct {
 	matched  []int    // by index: leading bytes of the text known there
 	byNumber []int    // the same by the numbers of the prefix history
 	eligible Set      // of PickEligible
+
+	point int // on the ring, -1 = no key
+}
+
+// begin makes the scratch ready to be filled by a balancer.
+func (s *scratch) begin(b Balancer) {
+	s.by, s.measured = b, false
 }
 
 // Reset makes the call ready for another request. It forgets everything but its
@@ -48,6 +55,14 @@ func (c *Call) text() []byte {
 		return nil
 	}
 	return c.Request.Text
+}
+
+// first gives the first eligible target of n, or -1, and sets c.Why: to w if there are
+// others.
+func (c *Call) first(w Why, n int) int {
+	i := c.Eligible.following(0, n)
+	c.Why = c.Eligible.why(w, i, n)
+	return i
 }
 
 // known gives the loads of n targets, or nil if they are unknown.

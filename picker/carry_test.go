@@ -170,28 +170,37 @@ func TestSuccessorThatIsNeverUsed(t *testing.T) {
 // Reloads while requests run, for the race detector, and at the end everything that
 // was learned stands under its id.
 func TestReloadUnderLoad(t *testing.T) {
-	eachStrategy(t, func(t *testing.T, name string) {
+	eachStrategy(t, func(t *testing.T, p pools) {
 		ids := []string{"a", "b", "c", "d", "e", "f"}
 		type pool struct {
 			Balancer
 			ids []string
 		}
 		var mu sync.Mutex
-		current := pool{mustNew(t, configOf(name, ids...), nil), ids}
+		current := pool{mustNew(t, p.of(ids...), nil), ids}
 		var wg sync.WaitGroup
 		for w := range 4 {
 			wg.Go(func() {
 				rng := rand.New(rand.NewPCG(77, uint64(w)))
 				for range 2000 {
 					mu.Lock()
-					p := current
+					b := current
 					mu.Unlock()
-					i := rng.IntN(len(p.ids))
-					c := Call{Request: &Request{Text: fmt.Appendf(nil, "text of %s %d", p.ids[i], rng.IntN(1000))}, Eligible: all(len(p.ids))}
-					if got := p.Pick(&c); got < 0 || got >= len(p.ids) {
+					i := rng.IntN(len(b.ids))
+					c := Call{
+						Request: &Request{
+							Text:    fmt.Appendf(nil, "text of %s %d", b.ids[i], rng.IntN(1000)),
+							Session: "session of " + b.ids[i], Adapter: "adapter of " + b.ids[i],
+						},
+						Eligible: all(len(b.ids)),
+					}
+					if got := b.Pick(&c); got < 0 || got >= len(b.ids) {
 						t.Errorf("got %d", got)
 					}
-					p.Observe(i, &c)
+					b.Observe(i, &c)
+					if rng.IntN(4) == 0 {
+						b.Withdraw(i, &c)
+					}
 				}
 			})
 		}
@@ -200,7 +209,7 @@ func TestReloadUnderLoad(t *testing.T) {
 			next := slices.Clone(ids)
 			rng.Shuffle(len(next), func(i, k int) { next[i], next[k] = next[k], next[i] })
 			next = next[:2+rng.IntN(5)]
-			b := mustNew(t, configOf(name, next...), current.Balancer)
+			b := mustNew(t, p.of(next...), current.Balancer)
 			mu.Lock()
 			current = pool{b, next}
 			mu.Unlock()
@@ -208,15 +217,17 @@ func TestReloadUnderLoad(t *testing.T) {
 		wg.Wait()
 		for i, id := range current.ids {
 			for _, other := range ids {
-				c := Call{Request: &Request{Text: []byte("text of " + other + " 1")}}
+				c := Call{Request: &Request{
+					Text: []byte("text of " + other + " 1"), Session: "session of " + other, Adapter: "adapter of " + other,
+				}}
 				current.Prepare(&c)
 				if m, _ := c.PrefixMatch(i); m > len("text of ") && other != id {
 					t.Errorf("%s knows %d bytes of a text of %s", id, m, other)
 				}
 			}
 		}
-		if b, ok := current.Balancer.(*cacheAware); ok {
-			checkTree(t, b.prefixes.history.(*tree))
+		if left := current.Balancer.(testator).estate(); left.prefixes != nil {
+			checkTree(t, left.prefixes.history.(*tree))
 		}
 	})
 }

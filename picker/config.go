@@ -1,5 +1,7 @@
 package picker
 
+import "math/rand/v2"
+
 // Target is one member of a pool, as a strategy sees it.
 type Target struct {
 	ID     string
@@ -18,11 +20,18 @@ type Settings struct {
 	// above m + margin and above ratio * m, with m the smallest eligible load.
 	GuardMargin int64
 	GuardRatio  float64
+	// RingPoints is the number of points of each target on the ring of
+	// consistent_hash, at least 1.
+	RingPoints int
 }
 
 // DefaultSettings are the defaults of the specification.
 func DefaultSettings() Settings {
-	return Settings{PrefixThreshold: 0.5, PrefixMaxBytes: 16 << 20, GuardMargin: 2, GuardRatio: 1.5}
+	return Settings{
+		PrefixThreshold: 0.5, PrefixMaxBytes: 16 << 20,
+		GuardMargin: 2, GuardRatio: 1.5,
+		RingPoints: 100,
+	}
 }
 
 // Config is what a balancer is built from. Two balancers built from equal
@@ -31,4 +40,7 @@ type Config struct {
 	Strategy string
 	Targets  []Target
 	Settings Settings
+	// Rand is where random draws come from; nil = the generator of the process.
+	// It must be safe for concurrent use, as that one is.
+	Rand rand.Source
 }

@@ -15,14 +15,21 @@ import (
 // that exists. A new strategy is held to it by being in Names.
 
 // ordered are the strategies whose answer depends on the order of the list: the
-// targets in turn. Those of all others depend on identities.
-var ordered = []string{"round_robin"}
+// targets in turn or by lot. Those of all others depend on identities.
+var ordered = []string{"round_robin", "random", "power_of_two", "weighted"}
 
-func eachStrategy(t *testing.T, f func(t *testing.T, name string)) {
+func eachStrategy(t *testing.T, f func(t *testing.T, p pools)) {
 	for _, name := range Names() {
-		t.Run(name, func(t *testing.T) { f(t, name) })
+		t.Run(name, func(t *testing.T) { f(t, pools{name: name}) })
 	}
 }
+
+// pools makes configurations of one strategy.
+type pools struct{ name string }
+
+func (p pools) config(n int) Config { return p.of(ids(n)...) }
+
+func (p pools) of(ids ...string) Config { return configOf(p.name, ids...) }
 
 // randomCall makes a call of which anything may be absent. Sessions, texts and adapters
 // return now and then.
@@ -36,7 +43,7 @@ func randomCall(rng *rand.Rand, n int) *Call {
 		Text:    []byte(pickOne(rng, "", "system: be brief\nuser: hello", "user: "+strconv.Itoa(rng.IntN(100)), wordy(rng, 100))),
 		Length:  rng.Int64N(1 << 20), Digest: rng.Uint64(), HasDigest: rng.IntN(2) == 0,
 		Adapter: pickOne(rng, "", "summarizer", "translator"), CacheSalt: pickOne(rng, "", "salt"),
-		KVOff: rng.IntN(2) == 0, Kind: Kind(rng.IntN(2)),
+		KVOff: rng.IntN(4) == 0, Kind: Kind(rng.IntN(2)),
 	}
 	if rng.IntN(2) == 0 {
 		c.Request.TokenIDs = []uint32{1, 2, 3, rng.Uint32()}
@@ -61,9 +68,9 @@ func randomLoads(rng *rand.Rand, n int) []int64 {
 func pickOne(rng *rand.Rand, from ...string) string { return from[rng.IntN(len(from))] }
 
 func TestConformanceName(t *testing.T) {
-	eachStrategy(t, func(t *testing.T, name string) {
-		b := mustNew(t, newConfig(name, 3), nil)
-		if b.Name() != name || b.Len() != 3 {
+	eachStrategy(t, func(t *testing.T, p pools) {
+		b := mustNew(t, p.config(3), nil)
+		if b.Name() != p.name || b.Len() != 3 {
 			t.Errorf("got %q with %d targets", b.Name(), b.Len())
 		}
 	})
@@ -71,8 +78,8 @@ func TestConformanceName(t *testing.T) {
 
 // Case 1, and what an empty pool does with everything else.
 func TestConformanceEmptyPool(t *testing.T) {
-	eachStrategy(t, func(t *testing.T, name string) {
-		b := mustNew(t, newConfig(name, 0), nil)
+	eachStrategy(t, func(t *testing.T, p pools) {
+		b := mustNew(t, p.config(0), nil)
 		for _, eligible := range []Set{nil, all(3)} {
 			c := &Call{Request: &Request{Text: []byte("text")}, Eligible: eligible}
 			b.Prepare(c)
@@ -88,8 +95,8 @@ func TestConformanceEmptyPool(t *testing.T) {
 // Case 2.
 func TestConformanceNobodyEligible(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 1))
-	eachStrategy(t, func(t *testing.T, name string) {
-		b := mustNew(t, newConfig(name, 3), nil)
+	eachStrategy(t, func(t *testing.T, p pools) {
+		b := mustNew(t, p.config(3), nil)
 		for range 100 {
 			c := randomCall(rng, 3)
 			c.Loads = randomLoads(rng, 3)
@@ -107,8 +114,8 @@ func TestConformanceNobodyEligible(t *testing.T) {
 // Case 3.
 func TestConformanceOneEligible(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
-	eachStrategy(t, func(t *testing.T, name string) {
-		b := mustNew(t, newConfig(name, 3), nil)
+	eachStrategy(t, func(t *testing.T, p pools) {
+		b := mustNew(t, p.config(3), nil)
 		for range 1000 {
 			c := randomCall(rng, 3)
 			c.Loads, c.Eligible = randomLoads(rng, 3), only(3, 1)
@@ -124,9 +131,9 @@ func TestConformanceOneEligible(t *testing.T) {
 // widths than the pool's.
 func TestConformanceNeverOneThatIsOut(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
-	eachStrategy(t, func(t *testing.T, name string) {
+	eachStrategy(t, func(t *testing.T, p pools) {
 		for _, n := range []int{5, 63, 64, 65, 130} {
-			b := mustNew(t, newConfig(name, n), nil)
+			b := mustNew(t, p.config(n), nil)
 			for range 1000 {
 				c := randomCall(rng, n)
 				c.Loads = randomLoads(rng, n)
@@ -153,9 +160,9 @@ func TestConformanceNeverOneThatIsOut(t *testing.T) {
 // Case 5. The answer is kept for the call.
 func TestConformanceAsksOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
-	eachStrategy(t, func(t *testing.T, name string) {
+	eachStrategy(t, func(t *testing.T, p pools) {
 		for _, n := range []int{0, 1, 3, 70} {
-			b := mustNew(t, newConfig(name, n), nil)
+			b := mustNew(t, p.config(n), nil)
 			for range 200 {
 				c := randomCall(rng, n)
 				c.Loads = randomLoads(rng, n)
@@ -180,8 +187,8 @@ func TestConformanceAsksOnce(t *testing.T) {
 
 // Case 6.
 func TestConformanceIndexOutOfRange(t *testing.T) {
-	eachStrategy(t, func(t *testing.T, name string) {
-		b := mustNew(t, newConfig(name, 3), nil)
+	eachStrategy(t, func(t *testing.T, p pools) {
+		b := mustNew(t, p.config(3), nil)
 		c := &Call{Request: &Request{Text: []byte("user: hello"), Session: "s", Adapter: "a"}, Eligible: all(3)}
 		b.Prepare(c)
 		for _, i := range []int{-1, 3, 1 << 40, -1 << 40} {
@@ -197,9 +204,9 @@ func TestConformanceIndexOutOfRange(t *testing.T) {
 // Case 7: two balancers get the same calls, one with nil and one with loads of a wrong
 // length.
 func TestConformanceLoadsOfWrongLength(t *testing.T) {
-	eachStrategy(t, func(t *testing.T, name string) {
+	eachStrategy(t, func(t *testing.T, p pools) {
 		rng := rand.New(rand.NewPCG(7, 1))
-		a, b := mustNew(t, newConfig(name, 3), nil), mustNew(t, newConfig(name, 3), nil)
+		a, b := mustNew(t, p.config(3), nil), mustNew(t, p.config(3), nil)
 		for k := range 1000 {
 			c := randomCall(rng, 3)
 			d := *c
@@ -217,8 +224,8 @@ func TestConformanceLoadsOfWrongLength(t *testing.T) {
 // Case 8.
 func TestConformanceConcurrent(t *testing.T) {
 	const workers, picks, n = 16, 100_000, 5
-	eachStrategy(t, func(t *testing.T, name string) {
-		b := mustNew(t, newConfig(name, n), nil)
+	eachStrategy(t, func(t *testing.T, p pools) {
+		b := mustNew(t, p.config(n), nil)
 		var wg sync.WaitGroup
 		for w := range workers {
 			wg.Go(func() {
@@ -236,6 +243,7 @@ func TestConformanceConcurrent(t *testing.T) {
 					if rng.IntN(4) == 0 {
 						b.Withdraw(i, c)
 					}
+					c.Reset()
 				}
 			})
 		}
@@ -245,10 +253,12 @@ func TestConformanceConcurrent(t *testing.T) {
 
 // C3: what is said about a target that is out changes no answer.
 func TestConformanceOutHasNoInfluence(t *testing.T) {
-	eachStrategy(t, func(t *testing.T, name string) {
+	eachStrategy(t, func(t *testing.T, p pools) {
 		const n, out = 6, 2
 		rng := rand.New(rand.NewPCG(9, 1))
-		a, b := mustNew(t, newConfig(name, n), nil), mustNew(t, newConfig(name, n), nil)
+		other := p.config(n)
+		other.Targets[out].Weight = 77
+		a, b := mustNew(t, p.config(n), nil), mustNew(t, other, nil)
 		for k := range 2000 {
 			c := randomCall(rng, n)
 			c.Loads, c.Eligible = randomLoads(rng, n), all(n, out)
@@ -257,7 +267,11 @@ func TestConformanceOutHasNoInfluence(t *testing.T) {
 				d.Loads = slices.Clone(c.Loads)
 				d.Loads[out] = rng.Int64N(10)
 			}
-			b.Observe(out, randomCall(rng, n)) // only b learns of it
+			more := randomCall(rng, n) // only b learns of it
+			if more.Request != nil {
+				more.Request.Session = "" // a session that moves there has left where it was
+			}
+			b.Observe(out, more)
 			i, j := a.Pick(c), b.Pick(&d)
 			if i != j {
 				t.Fatalf("pick %d: %d, but %d with other things known of the target that is out", k, i, j)
@@ -270,10 +284,12 @@ func TestConformanceOutHasNoInfluence(t *testing.T) {
 
 // Only first choices advance selection state.
 func TestConformanceLaterEntriesChangeNothing(t *testing.T) {
-	eachStrategy(t, func(t *testing.T, name string) {
+	eachStrategy(t, func(t *testing.T, p pools) {
 		const n = 4
 		rng := rand.New(rand.NewPCG(10, 1))
-		a, b := mustNew(t, newConfig(name, n), nil), mustNew(t, newConfig(name, n), nil)
+		cfg := p.config(n)
+		draws := cfg.Rand.(*seeded)
+		a, b := mustNew(t, p.config(n), nil), mustNew(t, cfg, nil)
 		for k := range 2000 {
 			c := randomCall(rng, n)
 			c.Attempt, c.Loads = 0, randomLoads(rng, n)
@@ -284,10 +300,13 @@ func TestConformanceLaterEntriesChangeNothing(t *testing.T) {
 			}
 			d.Eligible = all(n, j)
 			for d.Attempt = 1; d.Attempt < n; d.Attempt++ {
+				before := draws.pcg // a draw is no state of the balancer
 				later := b.Pick(&d)
+				draws.pcg = before
 				if again := b.Pick(&d); again != later {
 					t.Fatalf("pick %d: later entry %d, asked again %d", k, later, again)
 				}
+				draws.pcg = before
 				d.Eligible.Remove(later)
 			}
 			d.Attempt = 0
@@ -299,10 +318,10 @@ func TestConformanceLaterEntriesChangeNothing(t *testing.T) {
 
 // The same calls give the same answers, prepared or not.
 func TestConformanceDeterministic(t *testing.T) {
-	eachStrategy(t, func(t *testing.T, name string) {
+	eachStrategy(t, func(t *testing.T, p pools) {
 		run := func(prepare bool) []int {
 			rng := rand.New(rand.NewPCG(11, 1))
-			b := mustNew(t, newConfig(name, 7), nil)
+			b := mustNew(t, p.config(7), nil)
 			var answers []int
 			for range 3000 {
 				c := randomCall(rng, 7)
@@ -324,20 +343,20 @@ func TestConformanceDeterministic(t *testing.T) {
 // C7: what is learned hangs on the identity, whether the order was another one from
 // the start or a reload changed it.
 func TestConformancePermutation(t *testing.T) {
-	eachStrategy(t, func(t *testing.T, name string) {
-		if slices.Contains(ordered, name) {
-			t.Skip("answers by list order")
+	eachStrategy(t, func(t *testing.T, p pools) {
+		if slices.Contains(ordered, p.name) {
+			t.Skip("answers by list order or by lot")
 		}
 		const n = 8
 		rng := rand.New(rand.NewPCG(12, 1))
-		a := mustNew(t, newConfig(name, n), nil)
+		a := mustNew(t, p.config(n), nil)
 		perm := rng.Perm(n) // index in a -> index in b
 		permuted := func() Config {
-			cfg := newConfig(name, n)
+			order := make([]string, n)
 			for i, k := range perm {
-				cfg.Targets[k] = newConfig(name, n).Targets[i]
+				order[k] = ids(n)[i]
 			}
-			return cfg
+			return p.of(order...)
 		}
 		b := mustNew(t, permuted(), nil)
 		for k := range 1000 {
@@ -355,7 +374,7 @@ func TestConformancePermutation(t *testing.T) {
 			d := *c
 			d.Loads = make([]int64, n)
 			for i, load := range rng.Perm(n) { // no ties
-				c.Loads[i], d.Loads[perm[i]] = int64(load), int64(load)
+				c.Loads[i], d.Loads[perm[i]] = int64(load)+1, int64(load)+1
 			}
 			i, j := a.Pick(c), b.Pick(&d)
 			if perm[i] != j {
@@ -367,12 +386,77 @@ func TestConformancePermutation(t *testing.T) {
 	})
 }
 
+// Cases 243 and 244 for all that a strategy learns: two pools get the same
+// requests and the same changes of members; one is put into another order with each
+// change. Nobody can tell them apart by the ids that they answer with.
+func TestConformanceReloads(t *testing.T) {
+	eachStrategy(t, func(t *testing.T, p pools) {
+		if slices.Contains(ordered, p.name) {
+			t.Skip("answers by list order or by lot")
+		}
+		rng := rand.New(rand.NewPCG(243, 2))
+		names := ids(6)
+		type pool struct {
+			Balancer
+			ids []string
+		}
+		a := pool{mustNew(t, p.of(names...), nil), names}
+		b := a
+		b.Balancer = mustNew(t, p.of(names...), nil)
+		for k := range 3000 {
+			if k%30 == 29 { // about one in six of those possible leaves or comes
+				members := slices.DeleteFunc(slices.Clone(a.ids), func(string) bool { return rng.IntN(6) == 0 })
+				for i := range 9 {
+					if id := "t" + strconv.Itoa(i); !slices.Contains(members, id) && rng.IntN(6) == 0 {
+						members = append(members, id)
+					}
+				}
+				a = pool{mustNew(t, p.of(members...), a.Balancer), members}
+				members = slices.Clone(members)
+				rng.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+				b = pool{mustNew(t, p.of(members...), b.Balancer), members}
+			}
+			n := len(a.ids)
+			if n == 0 {
+				continue
+			}
+			conversation := rng.IntN(40)
+			q := Request{
+				Text:    []byte("user: " + strconv.Itoa(conversation) + strings.Repeat(" word", 20)),
+				Session: strconv.Itoa(conversation), Adapter: "adapter " + strconv.Itoa(conversation), TokenIDs: []uint32{1},
+			}
+			c := Call{Request: &q, Now: time.Unix(int64(k), 0), Attempt: 1, Loads: make([]int64, n), Eligible: all(n)} // no turns
+			d := c
+			d.Loads = make([]int64, n)
+			other := func(i int) int { return slices.Index(b.ids, a.ids[i]) }
+			for i, place := range rng.Perm(n) {
+				load := []int64{3, 11, 29, 67, 173, 331, 541, 773, 1009}[place] // no ties, with anything
+				c.Loads[i], d.Loads[other(i)] = load, load
+			}
+			i, j := a.Pick(&c), b.Pick(&d)
+			if a.ids[i] != b.ids[j] {
+				t.Fatalf("pick %d: %s, in the other order %s", k, a.ids[i], b.ids[j])
+			}
+			home := slices.Index(a.ids, "t"+strconv.Itoa(conversation%9))
+			if home < 0 { // what several know would be a tie, and ties go by order
+				continue
+			}
+			a.Observe(home, &c)
+			b.Observe(other(home), &d)
+			if rng.IntN(4) == 0 {
+				a.Withdraw(home, &c)
+				b.Withdraw(other(home), &d)
+			}
+		}
+	})
+}
+
 // Report 046: idle targets, one request at a time, prompts that have nothing in
 // common.
 func TestConformanceIdlePoolIsSpread(t *testing.T) {
-	eachStrategy(t, func(t *testing.T, name string) {
+	eachStrategy(t, func(t *testing.T, p pools) {
 		rng := rand.New(rand.NewPCG(46, 1))
-		b := mustNew(t, newConfig(name, 4), nil)
+		b := mustNew(t, p.config(4), nil)
 		var count [4]int
 		for k := range 400 {
 			c := &Call{

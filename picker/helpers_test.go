@@ -3,24 +3,41 @@ package picker
 import (
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"testing"
 )
 
-// newConfig is a pool of n targets t0, t1, ... with default settings.
-func newConfig(strategy string, n int) Config {
+func ids(n int) []string {
 	ids := make([]string, n)
 	for i := range ids {
 		ids[i] = "t" + strconv.Itoa(i)
 	}
-	return configOf(strategy, ids...)
+	return ids
 }
 
+// newConfig is a pool of n targets t0, t1, ... with default settings.
+func newConfig(strategy string, n int) Config { return configOf(strategy, ids(n)...) }
+
 func configOf(strategy string, ids ...string) Config {
-	cfg := Config{Strategy: strategy, Settings: DefaultSettings()}
+	cfg := Config{Strategy: strategy, Settings: DefaultSettings(), Rand: newSeeded(1)}
 	for _, id := range ids {
 		cfg.Targets = append(cfg.Targets, Target{ID: id, Weight: 1})
 	}
 	return cfg
+}
+
+// seeded is a source of draws for tests, which many goroutines may use.
+type seeded struct {
+	mu  sync.Mutex
+	pcg rand.PCG
+}
+
+func newSeeded(seed uint64) *seeded { return &seeded{pcg: *rand.NewPCG(seed, seed)} }
+
+func (s *seeded) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pcg.Uint64()
 }
 
 func mustNew(tb testing.TB, cfg Config, prev Balancer) Balancer {

@@ -10,9 +10,14 @@ import (
 var strategies = [...]struct {
 	name  string
 	build func(Config, estate) Balancer
+	texts bool // it has a prefix history
 }{
-	{"round_robin", newRoundRobin},
-	{"cache_aware", newCacheAware},
+	{"round_robin", newRoundRobin, false},
+	{"random", newRandom, false},
+	{"power_of_two", newPowerOfTwo, false},
+	{"consistent_hash", newConsistentHash, false},
+	{"cache_aware", newCacheAware, true},
+	{"weighted", newWeighted, false},
 }
 
 // Names gives the names of the strategies that exist.
@@ -24,11 +29,22 @@ func Names() []string {
 	return names
 }
 
+// RemembersTexts tells whether the strategy of that name has a prefix history, for
+// dividing memory among the pools that need it.
+func RemembersTexts(strategy string) bool {
+	for _, s := range strategies {
+		if s.name == strategy {
+			return s.texts
+		}
+	}
+	return false
+}
+
 // New builds the balancer of a pool.
 //
 // prev is the pool's balancer so far, or nil. What it learned of targets that
-// remain is taken over by their ids as far as the strategy has a use for it:
-// the prefix history in any case, the rotation if the strategy is still the
+// remain is taken over by their ids as far as the strategy has a use for it: the prefix
+// history in any case, the rest (rotation, running weights) if the strategy is still the
 // same. What belongs to a target that is not in cfg is dropped for good: should
 // it return later, it starts afresh.
 //
@@ -49,23 +65,9 @@ func New(cfg Config, prev Balancer) (Balancer, error) {
 	}
 	var old estate
 	if p, ours := prev.(testator); ours {
-		old = p.estate()
-		if old.strategy == cfg.Strategy {
-			old.cursor = old.cursor.in(index, old.ids)
-		} else {
-			old.cursor = 0
-		}
+		old = p.estate().of(cfg.Strategy, index)
 	}
 	return strategies[at].build(cfg, old), nil
-}
-
-// estate is what a balancer leaves to the next one of its pool. The zero value
-// is the estate of nobody.
-type estate struct {
-	strategy string
-	ids      []string
-	cursor   cursor    // of its rotation
-	prefixes *prefixes // nil = it remembers no texts
 }
 
 // testator is what New takes an estate from. Every strategy is one.
@@ -93,7 +95,7 @@ func (b *base) Name() string { return b.name }
 func (b *base) Len() int { return len(b.ids) }
 
 // Prepare implements Balancer for strategies that need nothing prepared.
-func (b *base) Prepare(c *Call) { c.scratch.by, c.scratch.measured = nil, false }
+func (b *base) Prepare(c *Call) { c.scratch.begin(nil) }
 
 // Observe implements Balancer for strategies that learn nothing.
 func (b *base) Observe(int, *Call) {}

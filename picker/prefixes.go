@@ -47,21 +47,14 @@ func newMember(id string) *member { return &member{id: id, memory: memory{number
 // itself learns of the change when the new balancer is first used, because a
 // configuration that is refused after all must have changed nothing.
 func newPrefixes(cfg Config, old estate) *prefixes {
-	p := &prefixes{members: make([]*member, len(cfg.Targets)), bound: max(cfg.Settings.PrefixMaxBytes, 0), generation: 1}
-	known := map[string]*member{}
+	p := &prefixes{bound: max(cfg.Settings.PrefixMaxBytes, 0), generation: 1}
+	var members []*member
 	if old.prefixes != nil {
-		p.history, p.generation = old.prefixes.history, old.prefixes.generation+1
-		for _, m := range old.prefixes.members {
-			known[m.id] = m
-		}
+		p.history, members, p.generation = old.prefixes.history, old.prefixes.members, old.prefixes.generation+1
 	} else {
 		p.history = newTree()
 	}
-	for i, t := range cfg.Targets {
-		if p.members[i] = known[t.ID]; p.members[i] == nil {
-			p.members[i] = newMember(t.ID)
-		}
-	}
+	p.members = carried(cfg.Targets, old.ids, members, newMember)
 	return p
 }
 
