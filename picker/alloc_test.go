@@ -19,12 +19,15 @@ func TestPrepareAndPickAllocateNothing(t *testing.T) {
 				warm(b, i%n, string(text))
 			}
 			q := &Request{Session: "s", Adapter: "a", TokenIDs: []uint32{1, 2, 3}}
-			c := &Call{}
+			c, trace := &Call{}, &Trace{}
 			k := 0
 			eligible, loads := all(n), make([]int64, n)
 			pass := func() {
 				c.Reset()
 				c.Request, c.Loads, c.Eligible = q, loads, eligible
+				if k%2 == 0 {
+					c.Trace = trace
+				}
 				q.Text = texts[k%len(texts)]
 				k++
 				b.Prepare(c)

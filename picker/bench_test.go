@@ -84,7 +84,7 @@ func BenchmarkPrepareParallel(b *testing.B) {
 // busy is a pool of which everything is known, with a request that finds some of
 // it, prepared.
 func busy(b *testing.B, name string, n int) (Balancer, *Call) {
-	cfg := pools{name}.config(n)
+	cfg := pools{name: name, told: true}.config(n)
 	cfg.Rand = nil
 	bal := mustNew(b, cfg, nil)
 	c := &Call{

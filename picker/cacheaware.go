@@ -37,13 +37,17 @@ func (b *cacheAware) Pick(c *Call) int {
 	if c.scratch.by != b {
 		b.Prepare(c)
 	}
-	return b.pick(c, len(b.ids))
+	return c.traced(b, b.pick(c, len(b.ids)))
 }
 
 func (b *cacheAware) pick(c *Call, n int) int {
+	c.beginTrace()
 	loads := c.known(n)
 	if i := b.warmest(c, n); i >= 0 {
 		m, known := least(loads, c.Eligible)
+		if known {
+			c.traceGuard(b.guard, m)
+		}
 		if !known || !b.guard.overloaded(loads[i], m) {
 			c.Why = c.Eligible.why(WhyPrefix, i, n)
 			return i

@@ -2,6 +2,8 @@ package picker
 
 // scratch is what a balancer notes down in a call between Prepare and Withdraw.
 // Its storage is kept over Reset, so a call that is reused costs no allocation.
+// What is "by index" holds a value of each target, or nothing if the balancer has no use
+// for it.
 type scratch struct {
 	by       Balancer // who prepared the call; nil = nobody
 	measured bool     // matched is valid
@@ -9,19 +11,41 @@ type scratch struct {
 	byNumber []int    // the same by the numbers of the prefix history
 	eligible Set      // of PickEligible
 
-	point int // on the ring, -1 = no key
+	point     int           // on the ring, -1 = no key
+	pinned    int           // the target that has the session, -1 = none
+	holders   Set           // of the adapter
+	latencies []float64     // by index
+	forecasts []forecast    // by index
+	hits      []KVHit       // by index
+	free      []float64     // by index
+	choice    choice        // of a scored strategy
+	verdict   verdict       // of the load guard, for a trace
+	tried     *trial        // the trial pick that this call is, or nil
+	triedAt   int           // its target
+	pins      []pinNote     // what Observe did to the session's pin
+	adapters  []adapterNote // what Observe did to the adapter's residency
 }
 
 // begin makes the scratch ready to be filled by a balancer.
 func (s *scratch) begin(b Balancer) {
 	s.by, s.measured = b, false
+	s.latencies, s.forecasts, s.hits, s.free = s.latencies[:0], s.forecasts[:0], s.hits[:0], s.free[:0]
+	s.choice.of, s.choice.columns = nil, s.choice.columns[:0]
 }
 
 // Reset makes the call ready for another request. It forgets everything but its
-// storage.
+// storage. A trial pick that has not ended, ends.
 func (c *Call) Reset() {
 	s := &c.scratch
-	*c = Call{scratch: scratch{matched: s.matched[:0], byNumber: s.byNumber[:0], eligible: s.eligible[:0]}}
+	s.endTrial()
+	s.begin(nil)
+	clear(s.pins)
+	clear(s.adapters)
+	*c = Call{scratch: scratch{
+		matched: s.matched[:0], byNumber: s.byNumber[:0], eligible: s.eligible[:0], holders: s.holders[:0],
+		latencies: s.latencies, forecasts: s.forecasts, hits: s.hits, free: s.free, choice: s.choice,
+		pins: s.pins[:0], adapters: s.adapters[:0],
+	}}
 }
 
 // PrefixMatch tells how many leading bytes of the request's text were known on

@@ -8,14 +8,17 @@ type estate struct {
 	ids      []string
 	cursor   cursor    // of its rotation
 	running  []int64   // values of weighted, by index
+	trials   []*trial  // by index
 	prefixes *prefixes // nil = it remembers no texts
+	pins     *pins     // nil = it pins no sessions
+	adapters *adapters // nil = it remembers no adapters
 }
 
 // of gives the estate as far as it is of use to a balancer with these targets: what
 // belongs to the pool in any case, what belongs to the strategy if that stays.
 func (e estate) of(strategy string, index map[string]int) estate {
 	if e.strategy != strategy {
-		return estate{strategy: e.strategy, ids: e.ids, prefixes: e.prefixes}
+		return estate{strategy: e.strategy, ids: e.ids, prefixes: e.prefixes, pins: e.pins, adapters: e.adapters}
 	}
 	e.cursor = e.cursor.in(index, e.ids)
 	return e

@@ -224,6 +224,12 @@ func TestReloadUnderLoad(t *testing.T) {
 				if m, _ := c.PrefixMatch(i); m > len("text of ") && other != id {
 					t.Errorf("%s knows %d bytes of a text of %s", id, m, other)
 				}
+				if p.name == "pipeline" && c.scratch.pinned == i && other != id {
+					t.Errorf("%s has the session of %s", id, other)
+				}
+				if c.scratch.holders.Has(i) && other != id {
+					t.Errorf("%s has the adapter of %s", id, other)
+				}
 			}
 		}
 		if left := current.Balancer.(testator).estate(); left.prefixes != nil {

@@ -18,18 +18,30 @@ import (
 // targets in turn or by lot. Those of all others depend on identities.
 var ordered = []string{"round_robin", "random", "power_of_two", "weighted"}
 
+// eachStrategy runs a test for every strategy, of targets of which nothing is known, and of
+// others.
 func eachStrategy(t *testing.T, f func(t *testing.T, p pools)) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) { f(t, pools{name: name}) })
+		t.Run(name+"/told", func(t *testing.T) { f(t, pools{name: name, told: true}) })
 	}
 }
 
 // pools makes configurations of one strategy.
-type pools struct{ name string }
+type pools struct {
+	name string
+	told bool // all that a source can say is known of most targets
+}
 
 func (p pools) config(n int) Config { return p.of(ids(n)...) }
 
-func (p pools) of(ids ...string) Config { return configOf(p.name, ids...) }
+func (p pools) of(ids ...string) Config {
+	cfg := configOf(p.name, ids...)
+	if p.told {
+		tell(&cfg)
+	}
+	return cfg
+}
 
 // randomCall makes a call of which anything may be absent. Sessions, texts and adapters
 // return now and then.
@@ -194,6 +206,9 @@ func TestConformanceIndexOutOfRange(t *testing.T) {
 		for _, i := range []int{-1, 3, 1 << 40, -1 << 40} {
 			b.Observe(i, c)
 			b.Withdraw(i, c)
+			b.Refill(i)
+			c.Sampled(i)
+			c.Ended(i)
 		}
 		if got := b.Pick(c); got < 0 || got > 2 {
 			t.Errorf("got %d afterwards", got)
@@ -223,8 +238,12 @@ func TestConformanceLoadsOfWrongLength(t *testing.T) {
 
 // Case 8.
 func TestConformanceConcurrent(t *testing.T) {
-	const workers, picks, n = 16, 100_000, 5
+	const workers, n = 16, 5
 	eachStrategy(t, func(t *testing.T, p pools) {
+		picks := 100_000
+		if p.told {
+			picks = 10_000
+		}
 		b := mustNew(t, p.config(n), nil)
 		var wg sync.WaitGroup
 		for w := range workers {
@@ -240,8 +259,16 @@ func TestConformanceConcurrent(t *testing.T) {
 						return
 					}
 					b.Observe(i, c)
-					if rng.IntN(4) == 0 {
+					switch rng.IntN(8) {
+					case 0, 1:
 						b.Withdraw(i, c)
+					case 2, 3:
+						c.Sampled(i)
+					case 4:
+						b.Refill(i)
+					}
+					if rng.IntN(1000) == 0 {
+						b.Sweep(c.Now)
 					}
 					c.Reset()
 				}
@@ -257,7 +284,10 @@ func TestConformanceOutHasNoInfluence(t *testing.T) {
 		const n, out = 6, 2
 		rng := rand.New(rand.NewPCG(9, 1))
 		other := p.config(n)
-		other.Targets[out].Weight = 77
+		other.Targets[out].Weight, other.Targets[out].Cost = 77, 0.001
+		if p.told {
+			other.Sources.Latency.(*told).set(out, 0.001, LatencyModel{}, KVHit{true, 1, 1}, 1)
+		}
 		a, b := mustNew(t, p.config(n), nil), mustNew(t, other, nil)
 		for k := range 2000 {
 			c := randomCall(rng, n)
@@ -272,6 +302,7 @@ func TestConformanceOutHasNoInfluence(t *testing.T) {
 				more.Request.Session = "" // a session that moves there has left where it was
 			}
 			b.Observe(out, more)
+			b.Refill(out)
 			i, j := a.Pick(c), b.Pick(&d)
 			if i != j {
 				t.Fatalf("pick %d: %d, but %d with other things known of the target that is out", k, i, j)
@@ -455,6 +486,9 @@ func TestConformanceReloads(t *testing.T) {
 // common.
 func TestConformanceIdlePoolIsSpread(t *testing.T) {
 	eachStrategy(t, func(t *testing.T, p pools) {
+		if p.told {
+			t.Skip("the targets differ")
+		}
 		rng := rand.New(rand.NewPCG(46, 1))
 		b := mustNew(t, p.config(4), nil)
 		var count [4]int

@@ -48,3 +48,13 @@ func (s Set) nth(k, n int) int {
 	}
 	return -1
 }
+
+// members appends the members below n to a list.
+func (s Set) members(to []int, n int) []int {
+	for w := range s {
+		for word := s.within(w, n); word != 0; word &= word - 1 {
+			to = append(to, w<<6|bits.TrailingZeros64(word))
+		}
+	}
+	return to
+}

@@ -35,3 +35,15 @@ func least(loads []int64, eligible Set) (load int64, ok bool) {
 	}
 	return load, ok
 }
+
+// spare takes the overloaded out of a list of candidates, of which the smallest load
+// is given. Who has that remains.
+func (g guard) spare(loads []int64, cands []int, least int64) []int {
+	spared := cands[:0]
+	for _, i := range cands {
+		if !g.overloaded(loads[i], least) {
+			spared = append(spared, i)
+		}
+	}
+	return spared
+}

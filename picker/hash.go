@@ -45,13 +45,13 @@ func (b *consistentHash) Pick(c *Call) int {
 	}
 	n := len(b.ids)
 	if c.scratch.point < 0 {
-		return b.turn.pick(c, n)
+		return c.traced(b, b.turn.pick(c, n))
 	}
 	i := c.first(WhyHash, n)
 	if c.Why == WhyHash {
 		i = b.ring.owner(c.scratch.point, c.Eligible)
 	}
-	return i
+	return c.traced(b, i)
 }
 
 // key gives the hash of what must stay together: the session, else the identity of

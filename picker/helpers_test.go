@@ -5,6 +5,9 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/zeebo/xxh3"
 )
 
 func ids(n int) []string {
@@ -38,6 +41,59 @@ func (s *seeded) Uint64() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pcg.Uint64()
+}
+
+// told is all sources of a pool, which say what a test tells them. By index; -1 and
+// nil mean that nothing is known.
+type told struct {
+	latency, free []float64
+	models        []*LatencyModel
+	hits          []KVHit
+}
+
+func newTold(n int) *told {
+	d := &told{make([]float64, n), make([]float64, n), make([]*LatencyModel, n), make([]KVHit, n)}
+	for i := range n {
+		d.latency[i], d.free[i] = -1, -1
+	}
+	return d
+}
+
+func (d *told) set(i int, latency float64, model LatencyModel, hit KVHit, free float64) {
+	d.latency[i], d.models[i], d.hits[i], d.free[i] = latency, &model, hit, free
+}
+
+func (d *told) sources() Sources { return Sources{d, d, d, d} }
+
+func (d *told) Latency(i int, _ time.Time) (float64, bool) { return d.latency[i], d.latency[i] >= 0 }
+func (d *told) Free(i int, _ time.Time) (float64, bool)    { return d.free[i], d.free[i] >= 0 }
+
+func (d *told) Model(i int, _ Kind) (LatencyModel, bool) {
+	if d.models[i] == nil {
+		return LatencyModel{}, false
+	}
+	return *d.models[i], true
+}
+
+func (d *told) Resident(_ *Request, _ time.Time, hits []KVHit) { copy(hits, d.hits) }
+
+// tell gives the targets weights, costs and something in every source, all but every
+// fifth: by their ids.
+func tell(cfg *Config) {
+	d := newTold(len(cfg.Targets))
+	for i := range cfg.Targets {
+		t := &cfg.Targets[i]
+		h := xxh3.HashString(t.ID)
+		t.Weight = 1 + int(h%7)
+		if h%5 == 0 {
+			continue
+		}
+		part := func(bits int) float64 { return float64(h>>bits&255) / 256 }
+		t.Cost = 1 + part(8)
+		d.set(i, 100*(1+part(16)), LatencyModel{10 + 10*part(24), 10 * part(32), 10 * part(40)},
+			KVHit{true, part(48), part(48) / 2}, part(56))
+	}
+	cfg.Sources = d.sources()
 }
 
 func mustNew(tb testing.TB, cfg Config, prev Balancer) Balancer {

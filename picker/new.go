@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // strategies are those that exist, in the order of the specification.
@@ -18,6 +19,13 @@ var strategies = [...]struct {
 	{"consistent_hash", newConsistentHash, false},
 	{"cache_aware", newCacheAware, true},
 	{"weighted", newWeighted, false},
+	{"pipeline", newPipeline, true},
+	{"cheapest", newCheapest, false},
+	{"fastest", newFastest, false},
+	{"lora_aware", newLoRAAware, true},
+	{"predicted_latency", newPredictedLatency, false},
+	{"precise_cache_aware", newPreciseCacheAware, false},
+	{"lmcache_aware", newLMCacheAware, false},
 }
 
 // Names gives the names of the strategies that exist.
@@ -43,9 +51,9 @@ func RemembersTexts(strategy string) bool {
 // New builds the balancer of a pool.
 //
 // prev is the pool's balancer so far, or nil. What it learned of targets that
-// remain is taken over by their ids as far as the strategy has a use for it: the prefix
-// history in any case, the rest (rotation, running weights) if the strategy is still the
-// same. What belongs to a target that is not in cfg is dropped for good: should
+// remain is taken over by their ids as far as the strategy has a use for it: prefix
+// history, session pins and adapters in any case, the rest (rotation, running weights,
+// trial picks) if the strategy is still the same. What belongs to a target that is not in cfg is dropped for good: should
 // it return later, it starts afresh.
 //
 // New changes nothing about prev, which may go on choosing until the new
@@ -103,3 +111,9 @@ func (b *base) Observe(int, *Call) {}
 // Withdraw implements Balancer for strategies that learn nothing of sessions and
 // adapters.
 func (b *base) Withdraw(int, *Call) {}
+
+// Refill implements Balancer for strategies without trial picks.
+func (b *base) Refill(int) {}
+
+// Sweep implements Balancer for strategies without session pins.
+func (b *base) Sweep(time.Time) {}

@@ -19,11 +19,17 @@
 //	b.Observe(i, call)    // an attempt on i is being dispatched
 //	...
 //	b.Withdraw(i, call)   // that attempt failed before any response started
+//	call.Sampled(i)       // or: it taught the latency of i
+//	call.Ended(i)         // or: it ended otherwise
+//	call.Reset()
 //
 // Index i always means position i in Config.Targets. Everything a balancer
 // learns is kept under the target's id, never under its position: pass the
 // former balancer of the pool to [New] and the state of every target that
 // remains is taken over.
+//
+// What a balancer ranks by but does not learn itself (latency, predictions, what is
+// in the caches of engines) it reads from the [Sources] of its configuration.
 //
 // # The contract of all strategies
 //
@@ -36,7 +42,7 @@
 //   - Only a call with Attempt 0 advances selection state (cursors, running
 //     weights, budgets). For a later entry of a failover list the strategy answers what it
 //     would choose from the remaining targets, and changes nothing.
-//   - An index out of range given to Observe or Withdraw is ignored.
+//   - An index out of range given to Observe, Withdraw or Refill is ignored.
 //   - All methods may be called from many goroutines at once. They never block
 //     on anything but short internal locks, and Pick allocates nothing.
 package picker
@@ -84,13 +90,20 @@ type Request struct {
 // may use it.
 type Call struct {
 	Request  *Request
-	Now      time.Time // of the pick
+	Now      time.Time // of the step: set it before Prepare, Pick, Observe and Withdraw
 	Attempt  int       // 0 for the first choice, k for entry k of the list
 	Loads    []int64   // by index, not negative; nil or a wrong length = unknown
 	Eligible Set       // who may be chosen
 
+	// Trace, if not nil, is filled by Pick with the values that it went by.
+	Trace *Trace
+
 	// Why is set by Pick: the reason for its answer.
 	Why Why
+	// Informed is set by Pick: a KV index or an LMCache source had something to
+	// say about a candidate. Otherwise precise_cache_aware and lmcache_aware went
+	// by the load alone.
+	Informed bool
 
 	scratch scratch
 }
@@ -141,6 +154,12 @@ type Balancer interface {
 	// Withdraw takes back what Observe(i, c) recorded about session and
 	// adapter, because the attempt ended before any response started.
 	Withdraw(i int, c *Call)
+	// Refill gives target i its whole budget of trial picks again, because its
+	// health check reports recovery or its latency has lapsed.
+	Refill(i int)
+	// Sweep removes session pins that have expired. It is for a background
+	// goroutine of the caller, at least once a minute.
+	Sweep(now time.Time)
 }
 
 // Set is a set of indexes.

@@ -17,10 +17,10 @@ func (b *random) Pick(c *Call) int {
 	n := len(b.ids)
 	m := c.Eligible.count(n)
 	if m < 2 {
-		return c.first(WhyRandom, n)
+		return c.traced(b, c.first(WhyRandom, n))
 	}
 	c.Why = WhyRandom
-	return c.Eligible.nth(b.dice.below(m), n)
+	return c.traced(b, c.Eligible.nth(b.dice.below(m), n))
 }
 
 // powerOfTwo draws two different eligible targets and takes the less loaded one.
@@ -40,7 +40,7 @@ func (b *powerOfTwo) Pick(c *Call) int {
 	n := len(b.ids)
 	m := c.Eligible.count(n)
 	if m < 2 {
-		return c.first(WhyTwoChoices, n)
+		return c.traced(b, c.first(WhyTwoChoices, n))
 	}
 	c.Why = WhyTwoChoices
 	// One draw for both: each of the m * (m - 1) ordered pairs is equally likely.
@@ -53,5 +53,5 @@ func (b *powerOfTwo) Pick(c *Call) int {
 	if loads := c.known(n); loads != nil && loads[k] < loads[i] {
 		i = k
 	}
-	return i
+	return c.traced(b, i)
 }

@@ -149,6 +149,9 @@ func TestSetNth(t *testing.T) {
 		for i := s.Next(0); i >= 0 && i < n; i = s.Next(i + 1) {
 			want = append(want, i)
 		}
+		if got := s.members(nil, n); !slices.Equal(got, want) {
+			t.Fatalf("members %v, want %v", got, want)
+		}
 		if got := s.count(n); got != len(want) {
 			t.Fatalf("%d members, want %d", got, len(want))
 		}

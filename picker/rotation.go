@@ -103,4 +103,4 @@ func (b *roundRobin) estate() estate {
 }
 
 // Pick implements Balancer.
-func (b *roundRobin) Pick(c *Call) int { return b.turn.pick(c, len(b.ids)) }
+func (b *roundRobin) Pick(c *Call) int { return c.traced(b, b.turn.pick(c, len(b.ids))) }

@@ -53,7 +53,7 @@ func (b *weighted) estate() estate {
 
 // Pick implements Balancer.
 func (b *weighted) Pick(c *Call) int {
-	return b.pick(c, len(b.ids))
+	return c.traced(b, b.pick(c, len(b.ids)))
 }
 
 func (b *weighted) pick(c *Call, n int) int {
