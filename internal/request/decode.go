@@ -124,7 +124,7 @@ func chunk(dst, raw []byte, valid bool) (n, done int) {
 // plain tells whether a string's decoded form is its raw form; else valid tells
 // whether the raw form is valid UTF-8.
 func plain(raw []byte, f flags) (same, valid bool) {
-	valid = f&high == 0 || validUTF8(raw)
+	valid = f&high == 0 || utf8.Valid(raw)
 	return valid && f&escaped == 0, valid
 }
 

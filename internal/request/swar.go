@@ -1,10 +1,6 @@
 package request
 
-import (
-	"encoding/binary"
-	"math/bits"
-	"unicode/utf8"
-)
+import "encoding/binary"
 
 // Looking at eight bytes at once, as one word. Sums of seven-bit bytes carry
 // nothing into the next byte, so every mark is exact.
@@ -69,41 +65,3 @@ func escapes(p *[blockSize]byte) uint64 {
 	return gather(m0) | gather(m1)<<8 | gather(m2)<<16 | gather(m3)<<24 |
 		gather(m4)<<32 | gather(m5)<<40 | gather(m6)<<48 | gather(m7)<<56
 }
-
-// validUTF8 is utf8.Valid, faster where characters of three bytes follow each other.
-func validUTF8(b []byte) bool {
-	const (
-		// A character of three bytes: which bits say so, and how they are.
-		which = 0xC0C0F0
-		three = 0x8080E0
-	)
-	i := 0
-	for i+8 <= len(b) {
-		w := load(b, i)
-		switch {
-		case w&tops == 0:
-			for i += 8; i+32 <= len(b); i += 32 {
-				if (load(b, i)|load(b, i+8)|load(b, i+16)|load(b, i+24))&tops != 0 {
-					break
-				}
-			}
-		case w&(which<<24|which) == three<<24|three && strict(w) && strict(w>>24):
-			i += 6
-		case w&which == three && strict(w):
-			i += 3
-		case w&0x80 == 0:
-			i += bits.TrailingZeros64(w&tops) >> 3
-		default:
-			r, size := utf8.DecodeRune(b[i:])
-			if r == utf8.RuneError && size == 1 {
-				return false
-			}
-			i += size
-		}
-	}
-	return utf8.Valid(b[i:])
-}
-
-// strict tells whether a first byte of three allows any byte to continue it: after
-// E0 some are too short a character's, after ED some are surrogates.
-func strict(w uint64) bool { return 1<<(w&0x0F)&(1<<0x0|1<<0xD) == 0 }
