@@ -62,6 +62,7 @@ type App struct {
 	router  *routing.Router
 	ledger  *ledger.Ledger
 	metrics *metrics.Metrics
+	extproc *extproc.Server
 	xds     *xds.Server
 	grpc    *grpc.Server
 	health  *health.Server
@@ -137,11 +138,12 @@ func (a *App) build(cfg *config.Config) error {
 	a.grpc = NewGRPCServer(a.maxBody)
 	a.health = health.NewServer()
 	healthpb.RegisterHealthServer(a.grpc, a.health)
-	extproc.New(extproc.Options{
+	a.extproc = extproc.New(extproc.Options{
 		Router: a.router, Ledger: a.ledger, Log: a.events, Start: start,
 		External: cfg.Envoy.Clusters == "external",
-	}).Register(a.grpc)
-	outcome.New(outcome.Options{Ledger: a.ledger}).Register(a.grpc)
+	})
+	a.extproc.Register(a.grpc)
+	outcome.New(outcome.Options{Ledger: a.ledger, Log: a.events}).Register(a.grpc)
 	a.xds.Register(a.grpc)
 	a.admin = admin.New(admin.Options{
 		NotReady: a.notReady,

@@ -59,7 +59,7 @@ func (a *App) drain(ctx context.Context) <-chan struct{} {
 	a.health.Shutdown() // NOT_SERVING; requests are decided as before
 	begin := time.Now()
 	timeout := a.cfg.Load().Drain.Timeout
-	open, _ := a.ledger.Idle()
+	open, _ := a.extproc.Idle()
 	a.events.Info("draining", "open", open, "timeout", timeout.String())
 	done := make(chan struct{})
 	go func() {
@@ -71,7 +71,7 @@ func (a *App) drain(ctx context.Context) <-chan struct{} {
 			case <-ctx.Done():
 				return
 			case now := <-tick.C:
-				open, since := a.ledger.Idle()
+				open, since := a.extproc.Idle()
 				if since.Before(begin) {
 					since = begin
 				}

@@ -42,6 +42,7 @@ const (
 // services, for bodies of at most so many bytes.
 func NewGRPCServer(maxBody int64) *grpc.Server {
 	return grpc.NewServer(
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(int(maxBody)+aroundBody),
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connWindow),
