@@ -16,33 +16,41 @@ func unescape(dst, raw []byte) (n, done int) {
 	const slack = 16 // words are copied whole, and so beyond what is meant
 	i := 0
 	for i+blockSize+slack <= len(raw) && n+blockSize+slack <= len(dst) {
-		p := (*[blockSize]byte)(raw[i:])
-		m := escapes(p)
-		from := 0
+		from, to := (*[blockSize + slack]byte)(raw[i:]), (*[blockSize + slack]byte)(dst[n:])
+		m := escapes((*[blockSize]byte)(from[:]))
+		if m == 0 {
+			*(*[blockSize]byte)(to[:]) = *(*[blockSize]byte)(from[:])
+			i += blockSize
+			n += blockSize
+			continue
+		}
+		read, written := 0, 0
 		for m != 0 {
-			run := bits.TrailingZeros64(m) - from
-			store(dst, n, load(raw, i+from))
-			for k := 8; k < run; k += 8 {
-				store(dst, n+k, load(raw, i+from+k))
+			next := bits.TrailingZeros64(m)
+			store(to[written&63:], 0, load(from[read&63:], 0)) // at most 63, which the compiler cannot see
+			store(to[written&63+8:], 0, load(from[read&63+8:], 0))
+			for k := 16; k < next-read; k += 8 {
+				store(to[written+k:], 0, load(from[read+k:], 0))
 			}
-			n += run
-			from += run
-			if c := raw[i+from+1]; c != 'u' {
-				dst[n] = short[c]
-				n++
-				from += 2
-			} else {
-				size, used := unescapeUnicode(dst[n:], raw[i+from:])
-				n += size
-				from += used
+			written += next - read
+			if c := from[next+1]; c != 'u' {
+				to[written] = short[c]
+				written++
+				read = next + 2
+				m &^= 3 << (next & 63) // this byte and the one it escapes
+				continue
 			}
-			m &= ^uint64(0) << from
+			size, used := unescapeUnicode(to[written:], raw[i+next:])
+			written += size
+			read = next + used
+			m &= ^uint64(0) << read // two escapes may make one character
 		}
-		if from < blockSize {
-			n += copy(dst[n:], p[from:])
-			from = blockSize
+		if read < blockSize {
+			written += copy(to[written:], from[read:blockSize])
+			read = blockSize
 		}
-		i += from
+		i += read
+		n += written
 	}
 	for i < len(raw) && n+maxEscape <= len(dst) {
 		if len(raw)-i > blockSize+slack && n+blockSize+slack > len(dst) {

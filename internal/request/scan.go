@@ -64,12 +64,15 @@ func scanString(b []byte, i int) (int, flags) {
 					break
 				}
 				f |= escaped
-				used := escapeLen(b, i+n)
-				if used == 0 {
-					return -1, 0
+				next = n + 2
+				if short[at(b, i+n+1)] == 0 {
+					used := escapeLen(b, i+n)
+					if used == 0 {
+						return -1, 0
+					}
+					next = n + used
 				}
-				next = n + used
-				m &= ^uint64(0) << next // Go shifts by 64 and more to 0
+				m &^= 3 << (n & 63) // this byte and the one it escapes
 			}
 			if m == 0 {
 				i += max(blockSize, next)
