@@ -33,6 +33,8 @@ func testConfig() *config.Config {
 	for s := 500; s < 600; s++ {
 		statuses = append(statuses, s)
 	}
+	limits := config.RouteTimeouts{Request: config.PerKind{Stream: 60 * time.Second, Unary: 600 * time.Second}}
+	retry := config.RouteRetry{MaxRetries: 2, OnTimeout: []string{"stream"}}
 	return &config.Config{
 		Listen: config.Listen{GRPC: config.Address{Network: "unix", Addr: "/run/pointsman/grpc.sock"}},
 		Envoy:  config.Envoy{Listener: "0.0.0.0:8080", Admin: "127.0.0.1:9901", Clusters: "managed"},
@@ -42,11 +44,11 @@ func testConfig() *config.Config {
 			{Name: "***", Slug: "", Kind: "other", Host: "10.0.0.13", Addr: "10.0.0.13:80"},
 		},
 		Routes: []config.Route{
-			{Model: "llama", Targets: []config.Target{
+			{Model: "llama", Timeouts: limits, Retry: retry, Targets: []config.Target{
 				{Provider: "gpu a", Model: "org/llama 70b", ID: "gpu-a/org/llama 70b", ProviderIndex: 0, Weight: 1},
 				{Provider: "gpu b", Model: "org/llama 70b", ID: "b", ProviderIndex: 1, Weight: 1},
 			}},
-			{Model: "llama-too", Targets: []config.Target{
+			{Model: "llama-too", Timeouts: limits, Retry: retry, Targets: []config.Target{
 				{Provider: "gpu b", Model: "org/llama 70b", ID: "b", ProviderIndex: 1, Weight: 0},
 				{Provider: "***", Model: "m", ID: "c", ProviderIndex: 2, Weight: 1},
 			}},

@@ -76,8 +76,8 @@ func connectionManager(p *packer) *hcmv3.HttpConnectionManager {
 		NormalizePath:              wrapperspb.Bool(true),
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH, // an engine's Server header stays its own
 
-		// An answer may be silent for as long as the attempt's idle limit allows:
-		// that limit, the headers of a request and its body have their own clocks.
+		// How long an answer may be silent is the decided route's affair (streamIdle); the
+		// headers of a request and its body have their own clocks.
 		StreamIdleTimeout:     durationpb.New(0),
 		RequestHeadersTimeout: durationpb.New(headersTimeout),
 		MaxRequestHeadersKb:   u32(maxHeadersKiB),

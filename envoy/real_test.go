@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,8 +19,10 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	logdatav3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/pointsman/pointsman/envoy"
@@ -124,6 +127,10 @@ func engine(t *testing.T, id string) string {
 				fmt.Fprintf(w, "data: %d\n\n", i)
 				wait(testIdle / 2)
 			}
+		case "hang": // after its headers
+			code, _ := strconv.Atoi(status)
+			w.WriteHeader(code)
+			wait(readLimit)
 		case "stall":
 			fmt.Fprint(w, "data: 0\n\n")
 			wait(readLimit)
@@ -219,7 +226,7 @@ func wantError(t *testing.T, resp *http.Response, body string, want wire.Error, 
 // client's headers say.
 func TestRealEnvoy(t *testing.T) {
 	ids := []string{
-		"good", "server", "reset", "silent", "refused", "stream", "stall", "limited",
+		"good", "server", "reset", "silent", "refused", "stream", "stall", "limited", "hang-200", "hang-400",
 		"status-400", "status-401", "status-404", "status-408", "status-409", "status-425", "status-429",
 		"status-500", "status-501", "status-503", "status-529", "status-599",
 	}
@@ -385,6 +392,39 @@ func TestRealEnvoy(t *testing.T) {
 					t.Errorf("after %v: %q %v", took, body, err)
 				}
 			},
+			// With a time of the attempt to its headers Envoy gives up the attempt's idle limit, also
+			// when they come; that of the whole request cuts, and only the request log knows why.
+			"hangs after its headers": func(t *testing.T) {
+				for _, status := range []int{200, 400} {
+					id := fmt.Sprint("hang-", status)
+					start := time.Now()
+					resp, body, err := call(t, addr, "/", strings.NewReader("{}"),
+						headerList, clusters(id), headerHeaders, wire.HeaderPerTryTimeoutMS+"=300")
+					if took := time.Since(start); err == nil || resp.StatusCode != status || body != "" || took < testIdle || took > 5*testIdle {
+						t.Errorf("%s: after %v: %d %q %v", id, took, resp.StatusCode, body, err)
+					}
+					silent := &logdatav3.ResponseFlags{StreamIdleTimeout: true}
+					envoytest.Eventually(t, readLimit, "two entries", func() error {
+						_, attempts, requests := s.heard()
+						for _, log := range []struct {
+							entries []*logdatav3.HTTPAccessLogEntry
+							want    *logdatav3.ResponseFlags
+						}{{attempts, nil}, {requests, silent}} {
+							e := entryOf(log.entries, wire.ClusterName(id))
+							if e == nil {
+								return errors.New("one is missing")
+							}
+							if got := int(e.GetResponse().GetResponseCode().GetValue()); got != status {
+								t.Errorf("%s: logged with %d", id, got)
+							}
+							if diff := cmp.Diff(log.want, e.GetCommonProperties().GetResponseFlags(), protocmp.Transform()); diff != "" {
+								t.Errorf("%s: flags (-want +got):\n%s", id, diff)
+							}
+						}
+						return nil
+					})
+				}
+			},
 			"per try": func(t *testing.T) {
 				start := time.Now()
 				resp, _, err := call(t, addr, "/", strings.NewReader("{}"),
@@ -409,6 +449,16 @@ func TestRealEnvoy(t *testing.T) {
 		"raw":               func(t *testing.T) { testRaw(t, addr) },
 	})
 	t.Run("logs", func(t *testing.T) { testLogs(t, s, addr) })
+}
+
+// entryOf gives the first entry about this cluster, nil if there is none.
+func entryOf(entries []*logdatav3.HTTPAccessLogEntry, cluster string) *logdatav3.HTTPAccessLogEntry {
+	for _, e := range entries {
+		if e.GetCommonProperties().GetUpstreamCluster() == cluster {
+			return e
+		}
+	}
+	return nil
 }
 
 // testRaw is about what no HTTP client would send: cases 382 and 383.

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"slices"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -75,9 +76,56 @@ func decidedRoute(p *packer, cfg *config.Config) *routev3.Route {
 			HostRewriteSpecifier: &routev3.RouteAction_AutoHostRewrite{AutoHostRewrite: wrapperspb.Bool(true)},
 			// The time limit to the response headers comes with each request.
 			Timeout:     durationpb.New(0),
+			IdleTimeout: durationpb.New(streamIdle(cfg)),
 			RetryPolicy: retryPolicy(cfg),
 		}},
 	}
+}
+
+// streamIdle is the time without a byte in either direction after which a decided
+// request ends as a whole; 0 = none. The limit of an attempt is timeouts.idle_secs
+// itself (retryPolicy), but Envoy drops that one when the attempt's time to its headers
+// is over, even if they have come: an engine that sends the headers of a stream and
+// then hangs would never be cut. This limit stays (docs/adr/0003-idle-limit.md).
+//
+// It must not end a request that goes from one silent target to the next, so it is the
+// longest silence before headers that any route allows, and idle_secs at least:
+//
+//	max(idle_secs, silence of every route and kind)
+//	defaults: stream 3 * (10 s + 60 s) + 2 * 2 s = 214 s, unary 600 s, so it is 600 s
+func streamIdle(cfg *config.Config) time.Duration {
+	if cfg.Timeouts.Idle == 0 {
+		return 0
+	}
+	longest := cfg.Timeouts.Idle
+	for i := range cfg.Routes {
+		r := &cfg.Routes[i]
+		longest = max(longest,
+			silence(cfg, r, "stream", r.Timeouts.Request.Stream),
+			silence(cfg, r, "unary", r.Timeouts.Request.Unary))
+	}
+	return longest
+}
+
+// silence is how long a request of this kind can be without a byte before its response
+// headers: connecting, an attempt and a wait over and over, but no longer than a limit
+// of all attempts together.
+func silence(cfg *config.Config, r *config.Route, kind string, limit time.Duration) time.Duration {
+	perTry := slices.Contains(r.Retry.OnTimeout, kind)
+	attempt := cfg.Timeouts.Idle
+	if perTry && limit > 0 {
+		attempt = min(attempt, limit)
+	}
+	wait := cfg.Retry.MaxBackoff
+	if cfg.Retry.HonourRetryAfter {
+		wait = max(wait, longestRetryAfter*3/2) // up to half as long again
+	}
+	retries := time.Duration(r.Retry.MaxRetries)
+	total := (retries+1)*(cfg.Timeouts.Connect+attempt) + retries*wait
+	if !perTry && limit > 0 {
+		total = min(total, limit)
+	}
+	return total
 }
 
 // undecidedRoute is the route of a request until extproc has decided, and to its

@@ -186,6 +186,7 @@ func TestRouteSettings(t *testing.T) {
 		equal{"namespace", groups.GetOverrideMetadataNamespace(), wire.DecisionNamespace},
 		equal{"default group", groups.GetPriorityGroups()[0].GetClusters()[0].GetClusterName(), wire.ClusterNone},
 		equal{"timeout", action.GetTimeout().AsDuration(), time.Duration(0)},
+		equal{"idle_timeout", action.GetIdleTimeout().AsDuration(), 600 * time.Second},
 		equal{"auto_host_rewrite", action.GetAutoHostRewrite().GetValue(), true},
 		equal{"max_stream_duration of a decided request", action.GetMaxStreamDuration() == nil, true},
 
@@ -213,6 +214,7 @@ func TestRouteSettings(t *testing.T) {
 	retry = host.GetRoutes()[0].GetRoute().GetRetryPolicy()
 	honour := retry.GetRateLimitedRetryBackOff()
 	check(t,
+		equal{"no idle limit of a stream", host.GetRoutes()[0].GetRoute().GetIdleTimeout().AsDuration(), time.Duration(0)},
 		equal{"no idle limit", retry.GetPerTryIdleTimeout() == nil, true},
 		equal{"no client limit", host.GetRoutes()[1].GetRoute().GetMaxStreamDuration() == nil, true},
 		equal{"no response headers", len(host.GetResponseHeadersToAdd()), 0},
@@ -221,6 +223,54 @@ func TestRouteSettings(t *testing.T) {
 		equal{"Retry-After format", honour.GetResetHeaders()[0].GetFormat(), routev3.RetryPolicy_SECONDS},
 		equal{"Retry-After limit", honour.GetMaxInterval().AsDuration(), 30 * time.Second},
 	)
+}
+
+// TestStreamIdle: a request as a whole may be silent for idle_secs, or for as long as its
+// attempts together may be before their headers.
+func TestStreamIdle(t *testing.T) {
+	const second = time.Second
+	for name, c := range map[string]struct {
+		settings string
+		want     time.Duration
+	}{
+		"defaults":       {"", 600 * second},
+		"no limit":       {"timeouts: {idle_secs: 0}", 0},
+		"long enough":    {"timeouts: {idle_secs: 604800}", 604800 * second},
+		"shortest":       {"timeouts: {connect_secs: 1, request_secs: 1, idle_secs: 20}", 20 * second},
+		"a second apart": {"timeouts: {connect_secs: 1, request_secs: 1, idle_secs: 9}", (3*(1+1) + 2*2) * second},
+
+		// 3 * (10 + 60) + 2 * 2 for streams; that of whole answers is the time of all attempts.
+		"unary, in all":       {"timeouts: {request_secs: {stream: 60, unary: 100}, idle_secs: 100}", 214 * second},
+		"unary counts":        {"timeouts: {request_secs: {stream: 60, unary: 500}, idle_secs: 100}", (3*(10+100) + 2*2) * second},
+		"unary, goes on":      {"timeouts: {request_secs: {stream: 1, unary: 90}, idle_secs: 100}\nretry: {on_timeout: [unary]}", (3*(10+90) + 2*2) * second},
+		"stream, in all":      {"timeouts: {request_secs: {stream: 150, unary: 1}, idle_secs: 100}\nretry: {on_timeout: []}", 150 * second},
+		"an attempt, longer":  {"timeouts: {request_secs: {stream: 900, unary: 1}, idle_secs: 100}", (3*(10+100) + 2*2) * second},
+		"an attempt, no time": {"timeouts: {request_secs: 0, idle_secs: 100}", (3*(10+100) + 2*2) * second},
+		"one attempt":         {"timeouts: {request_secs: 0, idle_secs: 100}\nretry: {max_retries: 0}", 110 * second},
+		"long waits":          {"timeouts: {idle_secs: 100}\nretry: {max_backoff_ms: 50000, on_timeout: [stream, unary]}", (3*(10+100) + 2*50) * second},
+		"Retry-After":         {"timeouts: {request_secs: {stream: 60, unary: 100}, idle_secs: 100}\nretry: {honour_retry_after: true}", (3*(10+60) + 2*45) * second},
+		"Retry-After, waits longer": {
+			"timeouts: {request_secs: {stream: 60, unary: 100}, idle_secs: 100}\nretry: {honour_retry_after: true, max_backoff_ms: 60000}", (3*(10+60) + 2*60) * second,
+		},
+		"the longest route": {"timeouts: {request_secs: {stream: 60, unary: 1}, idle_secs: 200}\nretry: {max_retries: 0}\n" +
+			"routes:\n  - {model: a, targets: [{provider: a}]}\n  - {model: b, retry: {max_retries: 3}, targets: [{provider: a}]}\n", (4*(10+60) + 3*2) * second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := "providers: [{name: a, url: \"http://127.0.0.1:1\"}]\n" + c.settings + "\n"
+			if !strings.Contains(text, "routes:") {
+				text += "routes: [{model: m, targets: [{provider: a}]}]\n"
+			}
+			cfg, err := config.Parse("test.yaml", []byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			action := build(t, cfg).Route.GetVirtualHosts()[0].GetRoutes()[0].GetRoute()
+			check(t, equal{"idle_timeout", action.GetIdleTimeout().AsDuration(), c.want})
+			if action.GetIdleTimeout() == nil {
+				t.Error("left to Envoy's default")
+			}
+		})
+	}
 }
 
 func TestClusterSettings(t *testing.T) {

@@ -62,7 +62,14 @@ func TestTimeLimits(t *testing.T) {
 	}{
 		{"stream", "", stream, "60000", ""},
 		{"unary", "", unary, "", "600000"},
-		{"unary goes on", "retry: {on_timeout: [stream, unary]}", unary, "600000", ""},
+		{"unary goes on", "retry: {on_timeout: [stream, unary]}\ntimeouts: {idle_secs: 601}", unary, "600000", ""},
+		// An attempt that may be silent for no longer anyway needs no time of its own, which would
+		// end Envoy's watch over its silence.
+		{"of an attempt as long as idle_secs", "retry: {on_timeout: [stream, unary]}", unary, "", ""},
+		{"longer", "timeouts: {idle_secs: 59}", stream, "", ""},
+		{"shorter", "timeouts: {idle_secs: 60.001}", stream, "60000", ""},
+		{"without idle_secs", "timeouts: {idle_secs: 0}", stream, "60000", ""},
+		{"of all attempts, longer", "timeouts: {idle_secs: 59}", unary, "", "600000"},
 		{"stream does not", "retry: {on_timeout: []}", stream, "", "60000"},
 		{"one number for both", "timeouts: {request_secs: 7}", stream, "7000", ""},
 		{"a part of a second", "timeouts: {request_secs: 0.25}", unary, "", "250"},

@@ -138,7 +138,7 @@ func TestLatencyLapses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newServer(t, providers+"routes: [{model: m, targets: [{provider: a}]}]\n")
 		w.reach("a/m")
-		logs := outcome.New(outcome.Options{Ledger: w.ledger})
+		logs := outcome.New(outcome.Options{Ledger: w.ledger, Log: w.log.logger()})
 		e := &fakeenvoy.Envoy{BodyMode: filterv3.ProcessingMode_BUFFERED}
 		teach := func(total time.Duration) {
 			t.Helper()

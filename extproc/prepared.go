@@ -59,7 +59,7 @@ func (s *Server) preparedPoolFor(snapshot *routing.Snapshot, pool *routing.Pool)
 	if p := s.preparedFor(snapshot).pools[pool]; p != nil {
 		return p
 	}
-	return s.preparePool(pool)
+	return s.preparePool(pool, snapshot.Config.Timeouts.Idle)
 }
 
 func (s *Server) prepare(snapshot *routing.Snapshot) *prepared {
@@ -69,14 +69,14 @@ func (s *Server) prepare(snapshot *routing.Snapshot) *prepared {
 		Data   []model `json:"data"`
 	}{Object: "list", Data: []model{}}
 	for _, pool := range snapshot.Pools() {
-		p.pools[pool] = s.preparePool(pool)
+		p.pools[pool] = s.preparePool(pool, snapshot.Config.Timeouts.Idle)
 		list.Data = append(list.Data, newModel(pool.Name, s.opts.Start.Unix()))
 	}
 	p.models = mustJSON(list)
 	return p
 }
 
-func (s *Server) preparePool(pool *routing.Pool) *preparedPool {
+func (s *Server) preparePool(pool *routing.Pool, idle time.Duration) *preparedPool {
 	targets := pool.Targets()
 	p := &preparedPool{targets: make(map[*routing.Target]*preparedTarget, len(targets))}
 	for i := range targets {
@@ -86,7 +86,7 @@ func (s *Server) preparePool(pool *routing.Pool) *preparedPool {
 		p.retries = append(p.retries, setHeader(wire.HeaderMaxRetries, strconv.AppendInt(nil, int64(n), 10)))
 	}
 	for _, kind := range []picker.Kind{picker.Unary, picker.Stream} {
-		p.kinds[kind] = prepareKind(pool, kind, s.opts.External)
+		p.kinds[kind] = prepareKind(pool, kind, idle, s.opts.External)
 	}
 	return p
 }
@@ -111,11 +111,14 @@ func prepareTarget(t *routing.Target) *preparedTarget {
 }
 
 // prepareKind chooses the header that carries the time limit: of one attempt, after
-// which the next entry follows, or of all attempts together.
-func prepareKind(pool *routing.Pool, kind picker.Kind, external bool) preparedKind {
+// which the next entry follows, or of all attempts together. The former is left out
+// where timeouts.idle_secs ends a silent attempt at least as soon: once it is over Envoy
+// watches the attempt's silence no more.
+func prepareKind(pool *routing.Pool, kind picker.Kind, idle time.Duration, external bool) preparedKind {
 	var k preparedKind
 	name := ""
-	if limit, perTry := pool.TimeLimit(kind); limit > 0 {
+	limit, perTry := pool.TimeLimit(kind)
+	if idleFirst := perTry && idle > 0 && limit >= idle; limit > 0 && !idleFirst {
 		name = wire.HeaderTimeoutMS
 		if perTry {
 			name = wire.HeaderPerTryTimeoutMS

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pointsman/pointsman/internal/ledger"
+	"github.com/pointsman/pointsman/internal/notice"
 	"github.com/pointsman/pointsman/internal/request"
 	"github.com/pointsman/pointsman/internal/routing"
 )
@@ -62,11 +63,18 @@ type Server struct {
 	scratch  sync.Pool // of *scratch
 	empty    empty
 
-	misconfigured, panicked notice
+	open    atomic.Int64 // requests
+	lastEnd atomic.Int64 // of a request, Unix ns; that of the start as long as there was none
+
+	misconfigured, panicked notice.Notice
 }
 
 // New gives a server.
-func New(opts Options) *Server { return &Server{opts: opts, empty: newEmpty()} }
+func New(opts Options) *Server {
+	s := &Server{opts: opts, empty: newEmpty()}
+	s.lastEnd.Store(time.Now().UnixNano())
+	return s
+}
 
 // Register adds the service to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
@@ -76,6 +84,8 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 // Process holds one conversation. Envoy may end it at any point, by half-closing
 // or by resetting the stream; both are normal.
 func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+	s.open.Add(1)
+	defer s.ended()
 	c := &conversation{server: s}
 	defer c.end()
 	in := &extprocv3.ProcessingRequest{}
@@ -99,6 +109,17 @@ func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) error
 			return streamError(err)
 		}
 	}
+}
+
+func (s *Server) ended() {
+	s.lastEnd.Store(time.Now().UnixNano()) // before the count: who reads 0 finds this end, or a later one
+	s.open.Add(-1)
+}
+
+// Idle tells how many requests are open, from their headers, before there is a
+// decision, to the end of their answer; and when the last one ended.
+func (s *Server) Idle() (open int64, last time.Time) {
+	return s.open.Load(), time.Unix(0, s.lastEnd.Load())
 }
 
 // streamError makes the status of a stream of what ended it. That Envoy ended it is

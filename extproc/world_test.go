@@ -121,7 +121,7 @@ func (w *world) reach(targets ...string) {
 // dial gives another connection.
 func (w *world) dial() *fakeenvoy.Envoy {
 	w.Helper()
-	return fakeenvoy.Dial(w, fakeenvoy.Serve(w, w.server, outcome.New(outcome.Options{Ledger: w.ledger})))
+	return fakeenvoy.Dial(w, fakeenvoy.Serve(w, w.server, outcome.New(outcome.Options{Ledger: w.ledger, Log: w.log.logger()})))
 }
 
 // ask plays a request.
@@ -179,7 +179,7 @@ func (w *world) inFlight() [3]int64 {
 func (w *world) wantIdle() {
 	w.Helper()
 	w.eventually("nothing in flight, no stream open", func() bool {
-		open, _ := w.ledger.Idle()
+		open, _ := w.server.Idle()
 		return open == 0 && w.inFlight() == [3]int64{}
 	})
 }

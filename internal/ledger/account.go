@@ -22,7 +22,12 @@ type account struct {
 	last     Outcome // of that attempt
 	status   int     // that the client saw because of it
 	answered int     // final status as the request log tells it; 0 = it did not
+	idle     bool    // it also tells that the upstream was silent for too long
 	ttft     time.Duration
+
+	// left are attempts that the client seems to have left. Whether it did is not known
+	// before the request log tells, so the sink hears of them at the close.
+	left []Attempt
 
 	prev, next *account // in Ledger.mu.waiting
 }
@@ -70,7 +75,20 @@ func (c *account) moveOn(since time.Time) {
 	if c.d.Held() {
 		c.d.Move(c.at)
 	}
-	c.d.Observe(c.at)
+}
+
+// inform tells the balancer what the end of the attempt on entry k says of the list, along
+// which the request had come to entry from before.
+func (c *account) inform(from, k int, failed bool) {
+	for i := from + 1; i <= k; i++ {
+		c.d.Observe(i)
+	}
+	if failed {
+		c.d.Withdraw(k)
+	}
+	for i := max(from, k) + 1; i <= c.at; i++ {
+		c.d.Observe(i)
+	}
 }
 
 // end notes that the attempt on the entry the request has come to was the last one.
@@ -90,11 +108,13 @@ func (c *account) end(a *Attempt, now time.Time) {
 	c.ttft = a.FirstBody + max(begin.Sub(c.opened), 0)
 }
 
-// complete tells whether the stream has ended and all entries were heard.
+// complete tells whether the stream has ended and all there is to hear was heard.
 //
-// An attempt that ended without status and flag was given up by a client that left,
-// or by the proxy when the time of all attempts was over: the client saw 504. Only the
-// request log knows which, and has an entry for both.
+// An attempt that ended without a flag was given up by a client that left, or by the
+// proxy: before a response when the time of all attempts was over (the client saw 504),
+// after that when the upstream was silent for too long. Only the request log knows which,
+// and has an entry for each.
 func (c *account) complete() bool {
-	return !c.ended.IsZero() && c.over && len(c.missed) == 0 && (c.last != ClientGone || c.answered != 0)
+	unsure := (c.last == ClientGone || c.last == ClientLeft) && c.answered == 0
+	return !c.ended.IsZero() && c.over && len(c.missed) == 0 && !unsure
 }

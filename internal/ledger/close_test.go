@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,10 +139,11 @@ func (a *Attempt) line(target string) string {
 	return s
 }
 
-// An attempt without status and flag was left by the client, or given up when the time
-// of all attempts was over (case 410, the accounting). The request log tells, before or
-// after the rest; without it the client is taken for gone.
-func TestClientGoneOrTimeOver(t *testing.T) {
+// What the entry of an attempt leaves open, the request log tells, before or after the rest.
+// Without a response: the client left, or the time of all attempts was over (case 410, the
+// accounting). With one: the client left, or the upstream was silent for so long that the
+// proxy cut the answer (case 384, the accounting).
+func TestRequestLogDecides(t *testing.T) {
 	type event int
 	const (
 		attempt event = iota
@@ -150,39 +152,94 @@ func TestClientGoneOrTimeOver(t *testing.T) {
 	)
 	orders := [][]event{{attempt, stream, answer}, {attempt, answer, stream}, {stream, attempt, answer},
 		{stream, answer, attempt}, {answer, attempt, stream}, {answer, stream, attempt}}
-	for _, order := range orders {
-		for status, counted := range map[int]int{0: 499, 504: 504} {
-			synctest.Test(t, func(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		outcome Outcome
+		status  int // of the attempt
+		answer  Answer
+		want    string
+		counted int
+	}{
+		{"client gone", ClientGone, 0, Answer{Code: "client_gone"}, "c 2 client_gone", 499},
+		{"time over", ClientGone, 0, Answer{Status: 504, Code: "upstream_timeout"}, "c 2 client_gone", 504},
+		{"silent before a response", ClientGone, 0, Answer{Status: 504, Code: "upstream_timeout", Idle: true}, "c 2 client_gone", 504},
+		{"client left", ClientLeft, 200, Answer{Status: 200}, "c 2 client_left 200", 200},
+		{"silent", ClientLeft, 200, Answer{Status: 200, Idle: true}, "c 2 cut 200", 200},
+		{"silent, as the attempt says too", Cut, 200, Answer{Status: 200, Idle: true}, "c 2 cut 200", 200},
+		{"client too slow for the end", Complete, 200, Answer{Status: 200, Idle: true}, "c 2 complete 200", 200},
+		{"silent in an error", ClientError, 400, Answer{Status: 400, Idle: true}, "c 2 client_error 400", 400},
+	} {
+		for _, order := range orders {
+			t.Run(fmt.Sprintf("%s/%v", test.name, order), func(t *testing.T) {
 				w := newWorld(t)
 				d := w.decide()
 				id, number := d.ID, d.Number
+				w.ledger.AttemptEnded(on(id, 1, "b", NoResponse, 0))
 				for _, e := range order {
 					switch e {
 					case attempt:
-						w.ledger.AttemptEnded(on(id, 1, "b", ClientGone, 0))
+						w.ledger.AttemptEnded(on(id, 2, "c", test.outcome, test.status))
 					case stream:
 						w.ledger.StreamEnded(number)
 					case answer:
-						w.ledger.AnsweredByProxy(Answer{Decision: id, Status: status, Code: "x"})
+						test.answer.Decision = id
+						w.ledger.AnsweredByProxy(test.answer)
 					}
 				}
-				w.wantAttempts("b 1 client_gone")
-				w.wantClosed(counted)
+				w.wantAttempts("b 1 no_response parked", test.want)
+				w.wantClosed(test.counted)
+				if w.closed()[0].Attempts != 2 || w.tracker.Target("c").Parked(time.Now()) {
+					t.Errorf("%d attempts, c parked %t", w.closed()[0].Attempts, w.tracker.Target("c").Parked(time.Now()))
+				}
 			})
 		}
 	}
-	synctest.Test(t, func(t *testing.T) {
+}
+
+// Without the request log the client is taken for gone, after 5 s.
+func TestRequestLogSilent(t *testing.T) {
+	for _, test := range []struct {
+		outcome         Outcome
+		status, counted int
+	}{{ClientGone, 0, 499}, {ClientLeft, 200, 200}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.run()
+			d := w.decide()
+			id := d.ID
+			w.ledger.AttemptEnded(on(id, 1, "b", test.outcome, test.status))
+			w.want("released at once", "b0 c0 a0")
+			time.Sleep(time.Hour)
+			w.ledger.StreamEnded(d.Number)
+			time.Sleep(entryWait - time.Millisecond)
+			synctest.Wait()
+			w.wantClosed()
+			time.Sleep(sweepEvery + time.Millisecond)
+			synctest.Wait()
+			w.wantAttempts(on("", 1, "b", test.outcome, test.status).line("b"))
+			w.wantClosed(test.counted)
+			w.ledger.AnsweredByProxy(Answer{Decision: id, Status: 200, Idle: true})
+			w.wantAttempts(on("", 1, "b", test.outcome, test.status).line("b"))
+			w.wantClosed(test.counted)
+		})
+	}
+}
+
+// The proxy goes on although the client seemed to have left: all attempts are told, each
+// with its own target.
+func TestGoesOnAfterTheClientLeft(t *testing.T) {
+	for idle, word := range map[bool]string{false: "client_left", true: "cut"} {
 		w := newWorld(t)
-		w.run()
 		d := w.decide()
-		w.ledger.AttemptEnded(on(d.ID, 1, "b", ClientGone, 0))
+		id := d.ID
+		w.ledger.AttemptEnded(on(id, 1, "b", ClientLeft, 200))
+		w.ledger.AttemptEnded(on(id, 2, "c", ClientLeft, 200))
+		w.ledger.AttemptEnded(on(id, 3, "a", Complete, 200))
+		w.ledger.AnsweredByProxy(Answer{Decision: id, Status: 200, Idle: idle})
 		w.ledger.StreamEnded(d.Number)
-		w.wantClosed()
-		time.Sleep(entryWait + sweepEvery)
-		synctest.Wait()
-		w.wantAttempts("b 1 client_gone")
-		w.wantClosed(499)
-	})
+		w.wantAttempts("a 3 complete 200", "b 1 "+word+" 200", "c 2 "+word+" 200")
+		w.wantClosed(200)
+	}
 }
 
 // A request counts with the status that the client saw.
@@ -323,10 +380,14 @@ func TestWaitingBound(t *testing.T) {
 	for range 5 { // these stay open and are not meant
 		w.decide()
 	}
-	for range maxWaiting + more {
-		w.ledger.StreamEnded(w.decide().Number)
+	for i := range maxWaiting + more {
+		d := w.decide()
+		if i == 0 { // it waits for the request log alone, and no longer than the others
+			w.ledger.AttemptEnded(on(d.ID, 1, d.Entry(0).ID, ClientLeft, 200))
+		}
+		w.ledger.StreamEnded(d.Number)
 	}
-	if n := len(w.closed()); n != more {
+	if n := len(w.closed()); n != more || w.closed()[0].Status != 200 || !strings.HasSuffix(w.attempts[0], " 1 client_left 200") {
 		t.Fatalf("%d closed, want %d", n, more)
 	}
 	for i := range more { // the first five numbers belong to the open ones
@@ -345,33 +406,6 @@ func TestWaitingBound(t *testing.T) {
 }
 
 func base36(n int) string { return string("0123456789abcdefghijklmnopqrstuvwxyz"[n]) }
-
-// Idle follows the streams, not the entries.
-func TestIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		start := time.Now()
-		check := func(step string, open int64, last time.Time) {
-			t.Helper()
-			if n, at := w.ledger.Idle(); n != open || !at.Equal(last) {
-				t.Errorf("%s: %d open, last %v; want %d, %v", step, n, at.Sub(start), open, last.Sub(start))
-			}
-		}
-		check("new", 0, start)
-		a, b := w.decide(), w.decide()
-		numberA, numberB := a.Number, b.Number
-		time.Sleep(time.Second)
-		check("two open", 2, start)
-		w.ledger.StreamEnded(numberA)
-		w.ledger.StreamEnded(numberA)
-		check("one ended", 1, start.Add(time.Second))
-		time.Sleep(time.Second)
-		w.ledger.AttemptEnded(on("node-start-2", 1, "c", Complete, 200))
-		check("an entry is no end", 1, start.Add(time.Second))
-		w.ledger.StreamEnded(numberB)
-		check("both ended", 0, start.Add(2*time.Second))
-	})
-}
 
 func TestOutcomeWords(t *testing.T) {
 	var words []string

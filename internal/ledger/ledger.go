@@ -56,8 +56,6 @@ type Options struct {
 type Ledger struct {
 	opts   Options
 	number atomic.Uint64
-	open   atomic.Int64 // streams that have not ended
-	idleAt atomic.Int64 // Unix ns of the last stream end
 
 	mu struct {
 		sync.Mutex
@@ -71,7 +69,6 @@ func New(opts Options) *Ledger {
 	l := &Ledger{opts: opts}
 	l.mu.accounts = make(map[uint64]*account)
 	l.mu.waiting.init()
-	l.idleAt.Store(time.Now().UnixNano())
 	return l
 }
 
@@ -83,7 +80,6 @@ func (l *Ledger) Open(d *routing.Decision) {
 	id = append(id, l.opts.Prefix...)
 	d.ID = string(strconv.AppendUint(id, d.Number, 36))
 	now := time.Now()
-	l.open.Add(1)
 	l.mu.Lock()
 	l.mu.accounts[d.Number] = &account{d: d, opened: now, since: now}
 	l.mu.Unlock()
@@ -111,16 +107,9 @@ func (l *Ledger) StreamEnded(number uint64) {
 		closed = l.take(l.mu.waiting.first())
 	}
 	l.mu.Unlock()
-	l.idleAt.Store(now.UnixNano())
-	l.open.Add(-1)
 	if closed != nil {
 		l.close(closed)
 	}
-}
-
-// Idle tells how many requests' streams are open, and when the last one ended.
-func (l *Ledger) Idle() (open int64, last time.Time) {
-	return l.open.Load(), time.Unix(0, l.idleAt.Load())
 }
 
 // parse gives the number in a decision id of this process, or false.
@@ -143,26 +132,28 @@ func (l *Ledger) AttemptEnded(a *Attempt) {
 	if !ok {
 		return
 	}
+	// A balancer may panic. It is called last, when the account is as it must be; the lock is
+	// released then too, and the sink hears the news.
+	var n news
+	defer l.tell(&n)
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	c := l.mu.accounts[number]
 	if c == nil {
-		l.mu.Unlock()
-		l.opts.Sink.Late()
+		n.late = true
 		return
 	}
-	k := c.place(a)
+	from, k := c.at, c.place(a)
 	if !c.hear(k) {
-		l.mu.Unlock()
 		return
 	}
 	a.Number = k + 1
+	if a.Outcome == ClientLeft && c.idle {
+		a.Outcome = Cut
+	}
 	now := time.Now()
 	d := c.d
-	pool, target := d.Pool.Name, d.Entry(k).ID
 	parked := l.learn(d, k, a, now)
-	if a.Outcome.failed() {
-		d.Withdraw(k)
-	}
 	if k == c.at {
 		if l.goesOn(d, k, a) {
 			c.moveOn(now)
@@ -170,14 +161,35 @@ func (l *Ledger) AttemptEnded(a *Attempt) {
 			c.end(a, now)
 		}
 	}
-	var closed *account
-	if c.complete() {
-		closed = l.take(c)
+	if a.Outcome == ClientLeft && c.answered == 0 {
+		c.left = append(c.left, *a)
+	} else {
+		n.attempt, n.pool, n.target, n.parked = a, d.Pool.Name, d.Entry(k).ID, parked
 	}
-	l.mu.Unlock()
-	l.opts.Sink.Attempted(pool, target, a, parked)
-	if closed != nil {
-		l.close(closed)
+	if c.complete() {
+		n.closed = l.take(c)
+	}
+	c.inform(from, k, a.Outcome.failed())
+}
+
+// news is what the sink hears when the ledger is unlocked.
+type news struct {
+	late         bool
+	attempt      *Attempt
+	pool, target string
+	parked       bool
+	closed       *account
+}
+
+func (l *Ledger) tell(n *news) {
+	if n.late {
+		l.opts.Sink.Late()
+	}
+	if n.attempt != nil {
+		l.opts.Sink.Attempted(n.pool, n.target, n.attempt, n.parked)
+	}
+	if n.closed != nil {
+		l.close(n.closed)
 	}
 }
 
@@ -198,6 +210,7 @@ func (l *Ledger) answered(a Answer) {
 			if a.Status == 0 {
 				c.answered = statusClientGone
 			}
+			c.idle = c.idle || a.Idle
 			a.Pool = c.d.Pool.Name
 			if c.complete() {
 				closed = l.take(c)
@@ -253,6 +266,13 @@ func (l *Ledger) close(c *account) {
 	d := c.d
 	for _, k := range c.missed {
 		l.unknown(d, k)
+	}
+	for i := range c.left {
+		a := &c.left[i]
+		if c.idle {
+			a.Outcome = Cut
+		}
+		l.opts.Sink.Attempted(d.Pool.Name, d.Entry(a.Number-1).ID, a, false)
 	}
 	status := c.status
 	if !c.over {

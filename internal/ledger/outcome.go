@@ -66,7 +66,8 @@ type Answer struct {
 	Decision string // "" if there is none
 	Pool     string // "" for a miss, or when the proxy answered before pointsman saw the request
 	Status   int    // 0 = none reached the client
-	Code     string // of the error table, or the proxy's response-code details
+	Code     string // of the error table, or the proxy's response-code details; "" = an upstream answered
+	Idle     bool   // the proxy ended it because the upstream was silent for too long
 }
 
 // Record is a finished request.

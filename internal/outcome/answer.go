@@ -15,6 +15,10 @@ const (
 	statusClientGone = 499
 	codeClientGone   = "client_gone"
 
+	// statusTimeLimit is what Envoy answers when a time limit is over. Once the response has
+	// begun it only cuts it, and the status is the upstream's.
+	statusTimeLimit = 504
+
 	// Beginnings of Envoy's details of an answer that an upstream made: a whole one, and one
 	// that was cut.
 	viaUpstream = "via_upstream"
@@ -38,10 +42,12 @@ func readAnswer(e *logv3.HTTPAccessLogEntry) (a ledger.Answer, ok bool) {
 		Status:   int(e.GetResponse().GetResponseCode().GetValue()),
 	}
 	flags := e.GetCommonProperties().GetResponseFlags()
+	a.Idle = flags.GetStreamIdleTimeout()
+	timeLimit := flags.GetStreamIdleTimeout() || flags.GetUpstreamRequestTimeout()
 	switch {
 	case a.Status == 0:
 		a.Status, a.Code = statusClientGone, codeClientGone
-	case strings.HasPrefix(details, viaUpstream), strings.HasPrefix(details, cutUpstream):
+	case strings.HasPrefix(details, viaUpstream), strings.HasPrefix(details, cutUpstream), timeLimit && a.Status != statusTimeLimit:
 		return a, a.Decision != ""
 	case a.Status >= 400 && !flags.GetDownstreamConnectionTermination() && !flags.GetDownstreamRemoteReset():
 		a.Code = codeOf(a.Status, details)

@@ -59,6 +59,26 @@ func TestReadAnswer(t *testing.T) {
 			&logv3.ResponseFlags{UpstreamRemoteReset: true}, ledger.Answer{Decision: "7", Status: 200},
 		},
 		{
+			"cut as it was silent", "7", 200, "stream_idle_timeout",
+			&logv3.ResponseFlags{StreamIdleTimeout: true}, ledger.Answer{Decision: "7", Status: 200, Idle: true},
+		},
+		{
+			"an engine's error cut as it was silent", "7", 400, "stream_idle_timeout",
+			&logv3.ResponseFlags{StreamIdleTimeout: true}, ledger.Answer{Decision: "7", Status: 400, Idle: true},
+		},
+		{
+			"silent before any response", "7", 504, "stream_idle_timeout",
+			&logv3.ResponseFlags{StreamIdleTimeout: true}, ledger.Answer{Decision: "7", Status: 504, Code: "upstream_timeout", Idle: true},
+		},
+		{ // here the attempt has a flag of its own
+			"cut by the limit of the attempt", "7", 400, "upstream_per_try_idle_timeout",
+			&logv3.ResponseFlags{UpstreamRequestTimeout: true}, ledger.Answer{Decision: "7", Status: 400},
+		},
+		{
+			"cut when the time of all attempts was over", "7", 200, "response_timeout",
+			&logv3.ResponseFlags{UpstreamRequestTimeout: true}, ledger.Answer{Decision: "7", Status: 200},
+		},
+		{
 			"engine's answer after all retries", "7", 503, "via_upstream",
 			&logv3.ResponseFlags{UpstreamRetryLimitExceeded: true}, ledger.Answer{Decision: "7", Status: 503},
 		},

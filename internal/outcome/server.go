@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
+	"runtime/debug"
 	"time"
 
 	logv3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
@@ -13,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pointsman/pointsman/internal/ledger"
+	"github.com/pointsman/pointsman/internal/notice"
 	"github.com/pointsman/pointsman/internal/wire"
 )
 
@@ -29,17 +32,19 @@ type Ledger interface {
 // Options are what a Server needs.
 type Options struct {
 	Ledger Ledger
+	Log    *slog.Logger
 }
 
 // Server is the access-log service.
 type Server struct {
 	alsv3.UnimplementedAccessLogServiceServer
 
-	ledger Ledger
+	opts     Options
+	panicked notice.Notice
 }
 
 // New gives a server.
-func New(opts Options) *Server { return &Server{ledger: opts.Ledger} }
+func New(opts Options) *Server { return &Server{opts: opts} }
 
 // Register adds the service to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { alsv3.RegisterAccessLogServiceServer(r, s) }
@@ -48,7 +53,7 @@ func (s *Server) Register(r grpc.ServiceRegistrar) { alsv3.RegisterAccessLogServ
 func (s *Server) StreamAccessLogs(stream alsv3.AccessLogService_StreamAccessLogsServer) error {
 	var (
 		in      alsv3.StreamAccessLogsMessage
-		take    func(*logv3.HTTPAccessLogEntry, *ledger.Attempt)
+		log     string         // its name
 		attempt ledger.Attempt // reused by all entries
 	)
 	for first := true; ; first = false {
@@ -56,16 +61,41 @@ func (s *Server) StreamAccessLogs(stream alsv3.AccessLogService_StreamAccessLogs
 			return ended(stream, err)
 		}
 		if first {
-			take = s.reader(in.GetIdentifier().GetLogName())
-		}
-		if take == nil {
-			continue
+			log = in.GetIdentifier().GetLogName()
 		}
 		for _, e := range in.GetHttpLogs().GetLogEntry() {
 			if final(e) {
-				take(e, &attempt)
+				s.read(log, e, &attempt)
 			}
 		}
+	}
+}
+
+// read tells the ledger what an entry of the log of this name says. A log that is none of
+// ours says nothing. The entry is lost when the ledger or a balancer panics over it, the
+// process is not.
+func (s *Server) read(log string, e *logv3.HTTPAccessLogEntry, attempt *ledger.Attempt) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.reportPanic(p)
+		}
+	}()
+	switch log {
+	case wire.LogAttempt:
+		readAttempt(e, time.Now(), attempt)
+		s.opts.Ledger.AttemptEnded(attempt)
+	case wire.LogRequest:
+		if a, ok := readAnswer(e); ok {
+			s.opts.Ledger.AnsweredByProxy(a)
+		}
+	}
+}
+
+// reportPanic says that the handling of an entry panicked.
+func (s *Server) reportPanic(p any) {
+	if n, ok := s.panicked.Due(time.Now()); ok {
+		s.opts.Log.Error("a log entry of a proxy caused a panic and was given up",
+			slog.String("panic", notice.Panic(p)), slog.String("stack", string(debug.Stack())), slog.Int("not_logged", n))
 	}
 }
 
@@ -77,25 +107,6 @@ func final(e *logv3.HTTPAccessLogEntry) bool {
 		return true
 	}
 	return false
-}
-
-// reader gives what reads the entries of the log of this name, nil if it is none of
-// ours.
-func (s *Server) reader(log string) func(*logv3.HTTPAccessLogEntry, *ledger.Attempt) {
-	switch log {
-	case wire.LogAttempt:
-		return func(e *logv3.HTTPAccessLogEntry, a *ledger.Attempt) {
-			readAttempt(e, time.Now(), a)
-			s.ledger.AttemptEnded(a)
-		}
-	case wire.LogRequest:
-		return func(e *logv3.HTTPAccessLogEntry, _ *ledger.Attempt) {
-			if a, ok := readAnswer(e); ok {
-				s.ledger.AnsweredByProxy(a)
-			}
-		}
-	}
-	return nil
 }
 
 // ended gives the status of a stream that can be read no more. That Envoy ended it, in

@@ -1,6 +1,9 @@
 package outcome
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -114,6 +117,45 @@ func TestIntermediateEntries(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.attempts); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+}
+
+// panickingLedger panics over every attempt but the first.
+type panickingLedger struct{ fakeLedger }
+
+func (p *panickingLedger) AttemptEnded(a *ledger.Attempt) {
+	if a.Number > 1 {
+		panic("ZX-CANARY-17")
+	}
+	p.fakeLedger.AttemptEnded(a)
+}
+
+// A panic costs one entry: the stream lives, and the process. It is logged once, with its
+// place and without its value.
+func TestPanic(t *testing.T) {
+	var got panickingLedger
+	var log bytes.Buffer
+	s := New(Options{Ledger: &got, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	withServer(t, s, func(e *fakeenvoy.Envoy) {
+		l, err := e.Log(t.Context(), wire.LogAttempt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, number := range []int{1, 2, 3, 1} {
+			if err := l.Send(fakeenvoy.Attempt{Number: number}.Entry()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if len(got.attempts) != 2 {
+		t.Errorf("%d attempts, want 2", len(got.attempts))
+	}
+	line := log.String()
+	if strings.Count(line, "\n") != 1 || !strings.Contains(line, "panic=string") || !strings.Contains(line, "AttemptEnded") || strings.Contains(line, "CANARY") {
+		t.Errorf("log:\n%s", line)
 	}
 }
 
