@@ -71,14 +71,7 @@ func TestHistoryMemory(t *testing.T) {
 	rng := rand.New(rand.NewPCG(420, 1))
 	cfg := newConfig("cache_aware", 1)
 	cfg.Settings.PrefixMaxBytes = 8 << 20
-	heap := func() uint64 {
-		runtime.GC()
-		runtime.GC()
-		var s runtime.MemStats
-		runtime.ReadMemStats(&s)
-		return s.HeapAlloc
-	}
-	before := heap()
+	before := heapInUse()
 	b := mustNew(t, cfg, nil)
 	c := &Call{Request: &Request{}}
 	roots := make([][]byte, 20)
@@ -93,11 +86,50 @@ func TestHistoryMemory(t *testing.T) {
 	}
 	clear(roots)
 	c.Request.Text = nil
-	used := heap() - before
+	used := heapInUse() - before
 	held := b.(*cacheAware).prefixes.members[0].size
 	if held < 7<<20 || float64(used) > 1.15*float64(held) {
 		t.Errorf("%d bytes of memory for %d bytes remembered", used, held)
 	}
 	t.Logf("%.3f bytes of memory for each byte remembered", float64(used)/float64(held))
 	runtime.KeepAlive(b)
+}
+
+// Case 420 as far as the picker goes, a twentieth of its size: all memories full.
+func TestMemoryOfManyPools(t *testing.T) {
+	const pools, targets, total = 10, 30, 48 << 20
+	rng := rand.New(rand.NewPCG(420, 2))
+	before := heapInUse()
+	var all []Balancer
+	for range pools {
+		cfg := newConfig("cache_aware", targets)
+		cfg.Settings.PrefixMaxBytes = total / (pools * targets)
+		b := mustNew(t, cfg, nil)
+		c := &Call{Request: &Request{}}
+		system := randomBytes(rng, 4<<10)
+		for i := range targets {
+			for b.(*cacheAware).prefixes.members[i].forgotten < 10 {
+				c.Request.Text = randomBytes(rng, 500+rng.IntN(8<<10))
+				if rng.IntN(2) == 0 {
+					c.Request.Text = append(system[:len(system):len(system)], c.Request.Text...)
+				}
+				b.Observe(i, c)
+			}
+		}
+		all = append(all, b)
+	}
+	used := heapInUse() - before
+	if float64(used) > 1.3*total {
+		t.Errorf("%d bytes of memory, %d allowed for", used, total)
+	}
+	t.Logf("%.2f of what is allowed", float64(used)/total)
+	runtime.KeepAlive(all)
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc
 }

@@ -5,6 +5,7 @@ package picker
 // What is "by index" holds a value of each target, or nothing if the balancer has no use
 // for it.
 type scratch struct {
+	stripe   uint8    // of a stripedLock, 0 = none yet
 	by       Balancer // who prepared the call; nil = nobody
 	measured bool     // matched is valid
 	matched  []int    // by index: leading bytes of the text known there
@@ -42,7 +43,7 @@ func (c *Call) Reset() {
 	clear(s.pins)
 	clear(s.adapters)
 	*c = Call{scratch: scratch{
-		matched: s.matched[:0], byNumber: s.byNumber[:0], eligible: s.eligible[:0], holders: s.holders[:0],
+		stripe: s.stripe, matched: s.matched[:0], byNumber: s.byNumber[:0], eligible: s.eligible[:0], holders: s.holders[:0],
 		latencies: s.latencies, forecasts: s.forecasts, hits: s.hits, free: s.free, choice: s.choice,
 		pins: s.pins[:0], adapters: s.adapters[:0],
 	}}

@@ -62,7 +62,7 @@ func (p *pins) find(c *Call) int {
 	if p.off(c) {
 		return -1
 	}
-	s := p.table.find(xxh3.HashString128(c.Request.Session), c.Now.UnixNano(), p.ttl)
+	s := p.table.find(xxh3.HashString128(c.Request.Session), c.Now.UnixNano(), p.ttl, &c.scratch)
 	if s == nil {
 		return -1
 	}

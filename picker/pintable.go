@@ -1,7 +1,6 @@
 package picker
 
 import (
-	"sync"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -21,7 +20,7 @@ const nowhere = -1
 // room. Sessions are known by a hash of 128 bits: they may be long, and are nobody's
 // business.
 type pinTable struct {
-	mu sync.RWMutex
+	mu stripedLock
 	// What follows is guarded by mu.
 	at             map[xxh3.Uint128]int32 // places
 	places         []place
@@ -61,9 +60,10 @@ func (t *pinTable) clear() {
 }
 
 // find gives the seat that a session is pinned to, or nil.
-func (t *pinTable) find(session xxh3.Uint128, now int64, ttl time.Duration) *seat {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
+func (t *pinTable) find(session xxh3.Uint128, now int64, ttl time.Duration, s *scratch) *seat {
+	mu := t.mu.reader(s)
+	mu.RLock()
+	defer mu.RUnlock()
 	k, known := t.at[session]
 	if !known || t.places[k].expired(now, ttl) {
 		return nil

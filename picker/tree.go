@@ -4,16 +4,16 @@ import (
 	"bytes"
 	"math/bits"
 	"slices"
-	"sync"
 )
 
 const (
-	// minTexts is how many texts a member may always remember, whatever its bound.
-	minTexts = 1 << 16
+	// minTexts is how many texts a member may always remember, whatever its bound:
+	// their bookkeeping is a megabyte, the least that a bound leaves to a member.
+	minTexts = 1 << 12
 	// bytesPerText is the length below which texts on average cost as much in
-	// bookkeeping (about 250 bytes each) as in bytes. A member with more texts than
+	// bookkeeping (about 220 bytes each) as in bytes. A member with more texts than
 	// minTexts and than its bound divided by this forgets the oldest, so that
-	// memory stays near the bound even when every text is a few bytes long.
+	// memory stays below twice the bound even when every text is a few bytes long.
 	bytesPerText = 256
 	// sweepTexts is how many texts of members that left are forgotten with each
 	// observed text: more than come in, few enough for a request not to notice.
@@ -34,7 +34,7 @@ const none = -1
 // the end of a text or has two children or more, so there are at most twice as many
 // nodes as texts.
 type tree struct {
-	mu         sync.RWMutex
+	mu         stripedLock
 	root       node
 	numbered   []*member // by member.number; nil = free
 	leaving    []*member // dropped, with texts yet to forget
@@ -65,8 +65,9 @@ func newTree() *tree { return &tree{} }
 
 // match implements history.
 func (t *tree) match(text []byte, members []*member, s *scratch) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
+	mu := t.mu.reader(s)
+	mu.RLock()
+	defer mu.RUnlock()
 	known := slices.Grow(s.byNumber[:0], len(t.numbered))[:len(t.numbered)]
 	clear(known)
 	s.byNumber = known
