@@ -159,6 +159,9 @@ func (c *conversation) onBody(ctx context.Context, body []byte) (*extprocv3.Proc
 	}
 	c.decision = d
 	c.server.opts.Ledger.Open(d)
+	if c.scratch.outgrows(d, body, snapshot.Config.Limits.Body) {
+		return c.refuseFault(request.BodyTooLarge, snapshot), true, nil
+	}
 	c.headers.list = nil
 	return c.scratch.reply(c.server.preparedPoolFor(snapshot, d.Pool), d, body), false, nil
 }

@@ -59,7 +59,7 @@ func (s *Server) preparedPoolFor(snapshot *routing.Snapshot, pool *routing.Pool)
 	if p := s.preparedFor(snapshot).pools[pool]; p != nil {
 		return p
 	}
-	return s.preparePool(pool, snapshot.Config.Timeouts.Idle)
+	return s.preparePool(pool, snapshot.Config.Timeouts.Idle).strip(snapshot)
 }
 
 func (s *Server) prepare(snapshot *routing.Snapshot) *prepared {
@@ -69,7 +69,7 @@ func (s *Server) prepare(snapshot *routing.Snapshot) *prepared {
 		Data   []model `json:"data"`
 	}{Object: "list", Data: []model{}}
 	for _, pool := range snapshot.Pools() {
-		p.pools[pool] = s.preparePool(pool, snapshot.Config.Timeouts.Idle)
+		p.pools[pool] = s.preparePool(pool, snapshot.Config.Timeouts.Idle).strip(snapshot)
 		list.Data = append(list.Data, newModel(pool.Name, s.opts.Start.Unix()))
 	}
 	p.models = mustJSON(list)

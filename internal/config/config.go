@@ -25,6 +25,8 @@ type Config struct {
 	Retry     Retry     `yaml:"retry"`
 	Cooldown  Cooldown  `yaml:"cooldown"`
 	Limits    Limits    `yaml:"limits"`
+	Session   Session   `yaml:"session"`
+	Affinity  Affinity  `yaml:"affinity"`
 	Prefix    Prefix    `yaml:"prefix"`
 	LoadGuard LoadGuard `yaml:"load_guard"`
 	Latency   Latency   `yaml:"latency"`

@@ -24,6 +24,8 @@ func parseFormat(s, format string) (any, error) {
 		return s, checkSlug(s)
 	case "id":
 		return s, checkID(s)
+	case "header":
+		return header(s)
 	case "hostport|off":
 		if s == Off {
 			return s, nil

@@ -184,6 +184,8 @@ func typeWords(sf reflect.StructField) string {
 		return "octal mode"
 	case tag.Get("unit") == "status":
 		return "list of statuses"
+	case tag.Get("format") == "header":
+		return "list of header names"
 	case sf.Type.Kind() == reflect.Slice:
 		return "list of " + enum
 	case enum != "":

@@ -56,6 +56,8 @@ func defaults() *Config {
 		},
 		Cooldown:        Cooldown{Base: 5 * time.Second, Max: 300 * time.Second},
 		Limits:          Limits{Body: 32 << 20},
+		Session:         Session{Headers: Ordered{"x-session-id"}, BodyFields: Ordered{}},
+		Affinity:        Affinity{MaxText: 32 << 10, StripTokenIDs: true},
 		Prefix:          Prefix{Threshold: 0.5, MaxBytes: 16 << 20, MaxTotalBytes: 1 << 30},
 		LoadGuard:       LoadGuard{Margin: 2, Ratio: 1.5},
 		Latency:         Latency{Alpha: 0.3, Label: "duration", Idle: 5 * time.Minute},
@@ -78,7 +80,7 @@ func TestDefaults(t *testing.T) {
 func TestEmptyBlocks(t *testing.T) {
 	var texts []string
 	for _, block := range []string{
-		"listen", "envoy", "timeouts", "retry", "cooldown", "limits", "prefix", "load_guard", "latency", "log", "drain", "tracker",
+		"listen", "envoy", "timeouts", "retry", "cooldown", "limits", "session", "affinity", "prefix", "load_guard", "latency", "log", "drain", "tracker",
 	} {
 		for _, empty := range []string{"", " {}", " null", " ~"} {
 			texts = append(texts, minimal+block+":"+empty+"\n")
@@ -141,6 +143,8 @@ func TestEverything(t *testing.T) {
 				LoadGuard: LoadGuard{Margin: 0, Ratio: 1},
 			},
 		},
+		Session:   Session{Headers: Ordered{"x-tenant-session", "x-session-id"}, BodyFields: Ordered{"user", "metadata.user_id"}},
+		Affinity:  Affinity{MaxText: 64 << 10, StripTokenIDs: false},
 		Timeouts:  Timeouts{Connect: 500 * ms, Request: kinds, Idle: 0, Client: 10 * s},
 		Retry:     Retry{MaxRetries: 5, OnStatus: []int{429, 503}, OnTimeout: []string{}, BaseBackoff: 250 * ms, MaxBackoff: 250 * ms, HonourRetryAfter: true},
 		Limits:    Limits{Body: 64 << 10},

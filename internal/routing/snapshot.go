@@ -31,11 +31,9 @@ const minPrefixBytes = 1 << 20
 // remain. Every target and endpoint is known to the tracker afterwards. prev is not
 // changed and may stay in force.
 func NewSnapshot(cfg *config.Config, t *tracker.Tracker, prev *Snapshot) (*Snapshot, error) {
-	opts := request.DefaultOptions()
-	opts.BodyLimit = cfg.Limits.Body
 	s := &Snapshot{
 		Config: cfg,
-		Reader: request.NewReader(opts),
+		Reader: request.NewReader(ReadOptions(cfg)),
 		byName: make(map[string]*Pool, len(cfg.Routes)),
 	}
 	share := prefixShare(cfg)
