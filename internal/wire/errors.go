@@ -64,12 +64,14 @@ const (
 
 // AnthropicPathRegex matches :path (with query) of requests that speak the
 // Anthropic dialect, as a whole. Envoy's local replies use it; DialectOf agrees
-// with it, also about a query that only looks like such a path.
-const AnthropicPathRegex = `[^?]*/v1/messages(/count_tokens)?(/render)?([?].*)?`
+// with it, also about a query that only looks like such a path, and so does request
+// about which bodies are Messages: behind any prefix, with slashes at the end.
+const AnthropicPathRegex = `[^?]*/v1/messages(/count_tokens)?(/render)?/*([?].*)?`
 
 // DialectOf tells the dialect of a request path, with or without query.
 func DialectOf(path string) Dialect {
 	path, _, _ = strings.Cut(path, "?")
+	path = strings.TrimRight(path, "/")
 	path = strings.TrimSuffix(path, "/render")
 	path = strings.TrimSuffix(path, "/count_tokens")
 	if strings.HasSuffix(path, "/v1/messages") {

@@ -84,7 +84,11 @@ func TestDialectOf(t *testing.T) {
 		{"/v1/messages?beta=true", Anthropic},
 		{"/v1/messages?", Anthropic},
 		{"/anthropic/v1/messages", Anthropic},
-		{"/v1/messages/", OpenAI},
+		{"/v1/messages/", Anthropic},
+		{"/v1/messages/render/", Anthropic},
+		{"/v1/messages/count_tokens//?beta=true", Anthropic},
+		{"//v1/messages", Anthropic},
+		{"/v1/messages//render", OpenAI},
 		{"/v1/messages/batches", OpenAI},
 		{"/v1/messages/render/count_tokens", OpenAI},
 		{"/v1/messagesx", OpenAI},
@@ -105,7 +109,7 @@ func FuzzDialectOf(f *testing.F) {
 	for _, path := range []string{
 		"/v1/messages", "/v1/messages/count_tokens", "/v1/messages/render", "/v1/messages/count_tokens/render",
 		"/v1/messages/render/count_tokens", "/v1/messages/render/render", "/v1/messages?x=/v1/messages", "/x?y=/v1/messages",
-		"//v1/messages?", "/v1/messages/", "?/v1/messages", "/v1/messages?/render", "/v1/chat/completions", "",
+		"//v1/messages?", "/v1/messages/", "/v1/messages/render//?/", "/v1/messages//render", "/v1/messages//count_tokens", "/v1/messages/?", "?/v1/messages", "/v1/messages?/render", "/v1/chat/completions", "",
 	} {
 		f.Add(path)
 	}
