@@ -31,7 +31,7 @@ type scratch struct {
 func (s *scratch) begin(b Balancer) {
 	s.by, s.measured = b, false
 	s.latencies, s.forecasts, s.hits, s.free = s.latencies[:0], s.forecasts[:0], s.hits[:0], s.free[:0]
-	s.choice.of, s.choice.columns = nil, s.choice.columns[:0]
+	s.choice.ranking.of, s.choice.columns = nil, s.choice.columns[:0]
 }
 
 // Reset makes the call ready for another request. It forgets everything but its

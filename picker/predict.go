@@ -71,7 +71,7 @@ func (s *predictedLatency) read(c *Call, loads []int64, cands []int, into []floa
 }
 
 func (s *predictedLatency) add(c *Call, loads []int64, cands []int, weight float64, to []float64) {
-	addRank(c.values(s, loads, cands), s.floor, weight, to)
+	c.ranking(s, loads, cands).add(s.floor, weight, to)
 }
 
 // Features gives the features of target i by which predicted_latency picked, with

@@ -32,11 +32,13 @@ func TestRank(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := make([]float64, len(test.values))
-			addRank(test.values, test.floor, 1, got)
+			r := ranking{values: test.values}
+			r.sum()
+			r.add(test.floor, 1, got)
 			if !near(got, test.want, 1e-12) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
-			addRank(test.values, test.floor, 2, got)
+			r.add(test.floor, 2, got)
 			for k := range got {
 				got[k] /= 3
 			}

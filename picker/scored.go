@@ -78,8 +78,7 @@ func (s *stack) prepare(c *Call) {
 type choice struct {
 	cands   []int     // the candidates, by index of the target
 	totals  []float64 // by candidate
-	values  []float64 // by candidate: what is ranked by,
-	of      ranked    // and by whom; nil = nobody yet
+	ranking ranking   // of a scorer that ranks
 	columns []float64 // for a trace: scores of each scorer and then the totals, by index; NaN = no candidate
 }
 
@@ -198,7 +197,7 @@ func (b *scored) Pick(c *Call) int {
 	n := len(b.ids)
 	loads := c.known(n)
 	h := &c.scratch.choice
-	h.of = nil
+	h.ranking.of = nil
 	h.cands = c.Eligible.members(h.cands[:0], n)
 	var m int64
 	if loads != nil && (b.guarded || b.ranked != nil) {

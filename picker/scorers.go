@@ -101,7 +101,7 @@ func (s *cheapest) read(_ *Call, _ []int64, cands []int, into []float64) {
 }
 
 func (s *cheapest) add(c *Call, loads []int64, cands []int, weight float64, to []float64) {
-	addRank(c.values(s, loads, cands), s.floor, weight, to)
+	c.ranking(s, loads, cands).add(s.floor, weight, to)
 }
 
 // fastest ranks by the latency of earlier answers.
@@ -134,5 +134,5 @@ func (s *fastest) read(c *Call, _ []int64, cands []int, into []float64) {
 }
 
 func (s *fastest) add(c *Call, loads []int64, cands []int, weight float64, to []float64) {
-	addRank(c.values(s, loads, cands), s.floor, weight, to)
+	c.ranking(s, loads, cands).add(s.floor, weight, to)
 }

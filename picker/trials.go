@@ -76,12 +76,12 @@ func (t *trials) due(values []float64, cands []int, loads []int64, least int64, 
 // try gives the target to try, or -1.
 func (b *scored) try(c *Call, loads []int64, cands []int, least int64) int {
 	c.scratch.endTrial()
-	values := c.values(b.ranked, loads, cands)
-	if lo, hi := spread(values); lo >= hi {
+	r := c.ranking(b.ranked, loads, cands)
+	if r.flat() || r.missing == 0 {
 		return -1
 	}
 	for {
-		i := b.trials.due(values, cands, loads, least, b.guard)
+		i := b.trials.due(r.values, cands, loads, least, b.guard)
 		if i < 0 {
 			return -1
 		}
