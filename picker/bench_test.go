@@ -133,6 +133,20 @@ func BenchmarkPick(b *testing.B) {
 	}
 }
 
+// What explaining a choice costs besides.
+func BenchmarkPickTraced(b *testing.B) {
+	for _, n := range benchmarked {
+		bal, c := busy(b, "pipeline", n)
+		c.Trace = new(Trace)
+		b.Run(fmt.Sprintf("pipeline/targets=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				bal.Pick(c)
+			}
+		})
+	}
+}
+
 // Run with -cpu 1,2: whole decisions of requests that know nothing of each other.
 func BenchmarkDecideParallel(b *testing.B) {
 	for _, name := range Names() {

@@ -131,6 +131,30 @@ func TestPrefixesOverChangeOfStrategy(t *testing.T) {
 	}
 }
 
+// Case 245, and every other way from one strategy that remembers texts to another.
+func TestPrefixesGoFromStrategyToStrategy(t *testing.T) {
+	names := slices.DeleteFunc(Names(), func(name string) bool { return !RemembersTexts(name) })
+	if !slices.Equal(names, []string{"cache_aware", "pipeline", "lora_aware"}) {
+		t.Fatalf("texts are remembered by %v", names)
+	}
+	for _, from := range names {
+		for _, to := range names {
+			b := mustNew(t, configOf(from, "a", "b", "c"), nil)
+			warm(b, 1, prompt)
+			next := mustNew(t, configOf(to, "c", "b"), b)
+			if known := matches(next, []string{"c", "b"}, prompt); known["b"] != len(prompt) || len(known) != 1 {
+				t.Errorf("%s to %s: %v", from, to, known)
+			}
+			if got := choose(next, prompt, []int64{0, 0}, all(2)); got != 1 {
+				t.Errorf("%s to %s: chosen is %d", from, to, got)
+			}
+		}
+	}
+	if RemembersTexts("no strategy") {
+		t.Error("texts are remembered by no strategy")
+	}
+}
+
 // Requests decided before a reload are dispatched after it.
 func TestFormerBalancerStillLearns(t *testing.T) {
 	former := mustNew(t, configOf("cache_aware", "a", "b"), nil)

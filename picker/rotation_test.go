@@ -69,6 +69,14 @@ func TestRoundRobinLists(t *testing.T) {
 	}
 }
 
+// Report 050: the turns of one pool, whoever is asked for.
+func TestRoundRobinIsFair(t *testing.T) {
+	b := mustNew(t, newConfig("round_robin", 3), nil)
+	if got := counts(3, turns(b, 399)); !slices.Equal(got, []int{133, 133, 133}) {
+		t.Errorf("got %v", got)
+	}
+}
+
 // Any m successive picks take each of m targets once, whoever makes them.
 func TestRoundRobinConcurrent(t *testing.T) {
 	for _, n := range []int{5, 100} {
