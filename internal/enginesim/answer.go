@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
-	"time"
 )
 
 // Usage is the count of tokens in an answer.
@@ -50,117 +49,6 @@ func appendToken(dst []byte, i int) []byte {
 		dst = append(dst, ' ')
 	}
 	return append(dst, words[i%len(words)]...)
-}
-
-// shape is the JSON around the tokens of one answer. What is the same in every
-// chunk is made once.
-type shape struct {
-	dialect dialect
-	head    []byte // a chunk up to its choices
-}
-
-// newShape makes the shape of the answer with this number.
-func newShape(d dialect, number int64, model string, created time.Time) *shape {
-	quoted, _ := json.Marshal(model) // a string is always encoded
-	s := &shape{dialect: d}
-	prefix, object := "cmpl-", "text_completion"
-	if d == chat {
-		prefix, object = "chatcmpl-", "chat.completion.chunk"
-	}
-	b := []byte(`data: {"id":"`)
-	b = append(b, prefix...)
-	b = strconv.AppendInt(b, number, 10)
-	b = append(b, `","object":"`...)
-	b = append(b, object...)
-	b = append(b, `","created":`...)
-	b = strconv.AppendInt(b, created.Unix(), 10)
-	b = append(b, `,"model":`...)
-	b = append(b, quoted...)
-	b = append(b, `,"choices":[`...)
-	s.head = b
-	return s
-}
-
-// appendOpening appends the chunk that comes with the first token and holds no text.
-func (s *shape) appendOpening(dst []byte) []byte {
-	if s.dialect != chat {
-		return dst
-	}
-	dst = append(dst, s.head...)
-	return append(dst, `{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}`+"\n\n"...)
-}
-
-// appendChunk appends the event of token i; finish is "" for all but the last.
-func (s *shape) appendChunk(dst []byte, i int, finish string) []byte {
-	dst = append(dst, s.head...)
-	if s.dialect == chat {
-		dst = append(dst, `{"index":0,"delta":{"content":"`...)
-		dst = appendToken(dst, i)
-		dst = append(dst, `"},"logprobs":null,"finish_reason":`...)
-	} else {
-		dst = append(dst, `{"index":0,"text":"`...)
-		dst = appendToken(dst, i)
-		dst = append(dst, `","logprobs":null,"finish_reason":`...)
-	}
-	if finish == "" {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(dst, '"')
-		dst = append(dst, finish...)
-		dst = append(dst, '"')
-	}
-	return append(dst, "}]}\n\n"...)
-}
-
-// appendUsage appends the event that ends a stream with include_usage.
-func (s *shape) appendUsage(dst []byte, u Usage) []byte {
-	dst = append(dst, s.head...)
-	dst = append(dst, `],"usage":`...)
-	usage, _ := json.Marshal(u) // a struct of numbers is always encoded
-	dst = append(dst, usage...)
-	return append(dst, "}\n\n"...)
-}
-
-// appendDone appends the event after which nothing follows.
-func appendDone(dst []byte) []byte { return append(dst, "data: [DONE]\n\n"...) }
-
-// whole is an answer that is not streamed.
-type whole struct {
-	ID      string   `json:"id"`
-	Object  string   `json:"object"`
-	Created int64    `json:"created"`
-	Model   string   `json:"model"`
-	Choices []choice `json:"choices"`
-	Usage   Usage    `json:"usage"`
-}
-
-type choice struct {
-	Index        int           `json:"index"`
-	Message      *wholeMessage `json:"message,omitempty"`
-	Text         *string       `json:"text,omitempty"`
-	Logprobs     *struct{}     `json:"logprobs"`
-	FinishReason string        `json:"finish_reason"`
-}
-
-type wholeMessage struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
-}
-
-// newWhole makes the whole answer with this number.
-func newWhole(d dialect, number int64, model string, created time.Time, finish string, u Usage) whole {
-	w := whole{ID: "cmpl-", Object: "text_completion", Created: created.Unix(), Model: model, Usage: u}
-	c := choice{FinishReason: finish}
-	text := Text(u.CompletionTokens)
-	if d == chat {
-		w.ID, w.Object = "chatcmpl-", "chat.completion"
-		c.Message = &wholeMessage{Role: "assistant", Content: text}
-	} else {
-		c.Text = &text
-	}
-	w.ID += strconv.FormatInt(number, 10)
-	w.Choices = []choice{c}
-	return w
 }
 
 // modelList is the answer to GET /v1/models.

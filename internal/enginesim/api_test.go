@@ -157,7 +157,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"content of a wrong type", "POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":5}]}`, 400},
 		{"no prompt", "POST", "/v1/completions", `{"model":"m"}`, 400},
 		{"empty prompt", "POST", "/v1/completions", `{"model":"m","prompt":""}`, 400},
-		{"two prompts", "POST", "/v1/completions", `{"model":"m","prompt":["a","b"]}`, 400},
+		{"no prompts", "POST", "/v1/completions", `{"model":"m","prompt":[]}`, 400},
 		{"no tokens", "POST", "/v1/completions", `{"model":"m","prompt":"a","max_tokens":0}`, 400},
 		{"unknown model", "POST", "/v1/completions", `{"model":"x","prompt":"a"}`, 404},
 		{"unknown path", "POST", "/v1/other", `{}`, 404},

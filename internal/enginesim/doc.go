@@ -1,5 +1,8 @@
-// Package enginesim is a simulated inference engine: the OpenAI paths of a
-// vLLM or SGLang server, with the timing of one, and without a model behind.
+// Package enginesim is a simulated inference engine: the paths of a vLLM or SGLang
+// server, with the timing of one, and without a model behind. Answers have the form of
+// their API, streamed where engines stream: chat, completions, Messages,
+// Responses, transcriptions, tokens in and out, SGLang's own; one piece for embeddings,
+// rerank, score, pictures, token counts, tokenize and rendered prompts.
 //
 // What it keeps true to a real engine:
 //

@@ -25,10 +25,12 @@ type generation struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	fault  *Fault
-	shape  *shape
+	shape  shape
 	tokens int
 	finish string
 	usage  Usage
+	// answers is how many there are, all of as many tokens.
+	answers int
 	// withUsage ends a stream with its usage.
 	withUsage bool
 	first     time.Time // when the first token is there
@@ -37,9 +39,8 @@ type generation struct {
 }
 
 // generate answers a request that generates.
-func (e *Engine) generate(w http.ResponseWriter, r *http.Request, c *call, d dialect, number int64, f *Fault) error {
-	if len(e.opts.Models) > 0 && !slices.Contains(e.opts.Models, c.Model) {
-		writeError(w, http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", c.Model))
+func (e *Engine) generate(w http.ResponseWriter, r *http.Request, c *call, a api, number int64, f *Fault) error {
+	if !e.serves(w, c.Model) {
 		return nil
 	}
 	tokens, finish, err := c.output(e.opts.Output)
@@ -47,7 +48,7 @@ func (e *Engine) generate(w http.ResponseWriter, r *http.Request, c *call, d dia
 		writeError(w, http.StatusBadRequest, "BadRequestError", err.Error())
 		return nil
 	}
-	p, err := e.readPrompt(c, d)
+	p, err := e.readPrompt(c, a)
 	if err != nil {
 		writeError(w, http.StatusBadRequest, "BadRequestError", err.Error())
 		return nil
@@ -76,19 +77,23 @@ func (e *Engine) generate(w http.ResponseWriter, r *http.Request, c *call, d dia
 		s.PromptTokens += int64(p.tokens)
 		s.CachedTokens += int64(cached)
 	})
+	answers := 1
+	if a == completions {
+		answers = prompts(c.Prompt)
+	}
 	g := &generation{
-		engine: e, w: w, r: r, fault: f, tokens: tokens, finish: finish,
-		usage: newUsage(p.tokens, cached, tokens), withUsage: c.StreamOptions.IncludeUsage,
+		engine: e, w: w, r: r, fault: f, tokens: tokens, finish: finish, answers: answers,
+		usage: newUsage(p.tokens, cached, tokens*answers), withUsage: c.StreamOptions.IncludeUsage,
 		first: first, interval: e.compute.perToken(f), breakAt: -1,
 	}
 	if at, breaks := f.breaksAt(); breaks && at <= tokens {
 		g.breakAt = at
 	}
-	if c.Stream {
-		g.shape = newShape(d, number, c.Model, time.Now())
+	if id := (identity{number, c.Model, time.Now()}); c.Stream {
+		g.shape = newShape(a, id, answers)
 		err = g.stream(ctx)
 	} else {
-		err = g.whole(ctx, newWhole(d, number, c.Model, time.Now(), finish, g.usage))
+		err = g.whole(ctx, newWhole(a, id, answers, finish, g.usage))
 	}
 	if err == nil {
 		e.seen.count(func(s *Stats) { s.Completed++ })
@@ -99,15 +104,24 @@ func (e *Engine) generate(w http.ResponseWriter, r *http.Request, c *call, d dia
 	return err
 }
 
+// serves tells whether the engine has this model, and answers if it has not.
+func (e *Engine) serves(w http.ResponseWriter, model string) bool {
+	if len(e.opts.Models) == 0 || slices.Contains(e.opts.Models, model) {
+		return true
+	}
+	writeError(w, http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", model))
+	return false
+}
+
 // errEnded says that a fault ended the answer early.
 var errEnded = errors.New("ended by a fault")
 
 // readPrompt renders the prompt and measures it.
-func (e *Engine) readPrompt(c *call, d dialect) (*prompt, error) {
+func (e *Engine) readPrompt(c *call, a api) (*prompt, error) {
 	text := e.buffers.Get().(*[]byte)
 	defer e.recycle(text)
 	var err error
-	if *text, err = c.render((*text)[:0], d); err != nil {
+	if *text, err = c.render((*text)[:0], a); err != nil {
 		return nil, err
 	}
 	if len(*text) == 0 {
@@ -135,13 +149,10 @@ func (g *generation) stream(ctx context.Context) error {
 			}
 			*buf = g.shape.appendChunk(*buf, sent, finish)
 		}
-		g.engine.seen.count(func(s *Stats) { s.CompletionTokens += int64(sent - before) })
+		g.engine.seen.count(func(s *Stats) { s.CompletionTokens += int64((sent - before) * g.answers) })
 		last := sent == g.tokens && sent != g.breakAt
 		if last {
-			if g.withUsage {
-				*buf = g.shape.appendUsage(*buf, g.usage)
-			}
-			*buf = appendDone(*buf)
+			*buf = g.shape.appendEnd(*buf, g.finish, g.usage, g.withUsage)
 		}
 		if _, err := g.w.Write(*buf); err != nil {
 			return errLeft
@@ -196,7 +207,7 @@ func (g *generation) breakOff() error {
 }
 
 // whole sends the answer in one piece once its last token is there.
-func (g *generation) whole(ctx context.Context, answer whole) error {
+func (g *generation) whole(ctx context.Context, answer any) error {
 	tokens := g.tokens
 	if g.breakAt >= 0 {
 		tokens = g.breakAt
@@ -232,6 +243,6 @@ func (g *generation) whole(ctx context.Context, answer whole) error {
 	if _, err := g.w.Write(rest); err != nil {
 		return errLeft
 	}
-	g.engine.seen.count(func(s *Stats) { s.CompletionTokens += int64(g.tokens) })
+	g.engine.seen.count(func(s *Stats) { s.CompletionTokens += int64(g.tokens * g.answers) })
 	return nil
 }

@@ -52,38 +52,6 @@ func (e *Engine) begin() bool {
 	return true
 }
 
-// endpoint is one of the engine's paths.
-type endpoint uint8
-
-const (
-	unknownPath endpoint = iota
-	chatPath
-	completionsPath
-	modelsPath
-	healthPath
-)
-
-// endpointOf takes any prefix before /v1, as engines do behind a root path.
-func endpointOf(path string) endpoint {
-	if at := strings.LastIndex(path, "/v1/"); at >= 0 {
-		path = path[at:]
-	}
-	switch path {
-	case "/v1/chat/completions":
-		return chatPath
-	case "/v1/completions":
-		return completionsPath
-	case "/v1/models":
-		return modelsPath
-	case "/health":
-		return healthPath
-	default:
-		return unknownPath
-	}
-}
-
-func (p endpoint) generates() bool { return p == chatPath || p == completionsPath }
-
 // errLeft says that the client was gone before its answer was whole.
 var errLeft = errors.New("client left")
 
@@ -109,7 +77,7 @@ func (e *Engine) answer(w http.ResponseWriter, r *http.Request) {
 
 // attend reads the request, lets a fault strike, and answers.
 func (e *Engine) attend(w http.ResponseWriter, r *http.Request, number int64) error {
-	path := endpointOf(r.URL.Path)
+	path, render := apiOf(r.URL.Path)
 	body := e.buffers.Get().(*[]byte)
 	var readErr error
 	if *body, readErr = readBody((*body)[:0], r); readErr != nil {
@@ -122,8 +90,8 @@ func (e *Engine) attend(w http.ResponseWriter, r *http.Request, number int64) er
 	}
 	var c *call
 	var callErr error
-	if path.generates() {
-		c, callErr = readCall(*body, r.Header.Get("Content-Encoding"))
+	if path.posts() {
+		c, callErr = readCall(*body, r.Header)
 	}
 	last := &Last{
 		Time: time.Now(), Proto: r.Proto, Method: r.Method, Path: r.URL.RequestURI(), Host: r.Host,
@@ -135,25 +103,25 @@ func (e *Engine) attend(w http.ResponseWriter, r *http.Request, number int64) er
 	if before := e.seen.remember(last, body); before != nil {
 		e.recycle(before)
 	}
-	f := e.faults.take(r.URL.Path, path.generates())
+	f := e.faults.take(r.URL.Path, path.posts())
 	if done, err := e.strike(w, r, &f); done || err != nil {
 		return err
 	}
 	switch {
-	case path == unknownPath:
+	case path == unknownAPI:
 		writeError(w, http.StatusNotFound, "NotFoundError", "no such path")
-	case path.generates() && r.Method != http.MethodPost, !path.generates() && r.Method != http.MethodGet && r.Method != http.MethodHead:
+	case path.posts() && r.Method != http.MethodPost, !path.posts() && r.Method != http.MethodGet && r.Method != http.MethodHead:
 		writeError(w, http.StatusMethodNotAllowed, "MethodNotAllowed", "method not allowed")
-	case path == healthPath:
+	case path == health:
 		w.WriteHeader(http.StatusOK)
-	case path == modelsPath:
+	case path == models:
 		e.listModels(w)
 	case callErr != nil:
 		writeError(w, http.StatusBadRequest, "BadRequestError", callErr.Error())
-	case path == completionsPath:
-		return e.generate(w, r, c, completions, number, &f)
+	case path.generates() && !render:
+		return e.generate(w, r, c, path, number, &f)
 	default:
-		return e.generate(w, r, c, chat, number, &f)
+		return e.work(w, r, c, path, render, number, &f)
 	}
 	return nil
 }
@@ -255,9 +223,9 @@ func readAll(dst []byte, src io.Reader, size int) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// readCall parses the body of a request that generates.
-func readCall(body []byte, encoding string) (*call, error) {
-	switch encoding {
+// readCall parses the body of a request that names a model.
+func readCall(body []byte, h http.Header) (*call, error) {
+	switch encoding := h.Get("Content-Encoding"); encoding {
 	case "", "identity":
 	case "gzip":
 		zr, err := gzip.NewReader(bytes.NewReader(body))
@@ -270,8 +238,12 @@ func readCall(body []byte, encoding string) (*call, error) {
 	default:
 		return nil, fmt.Errorf("content-encoding %q is not understood", encoding)
 	}
+	if boundary := formBoundary(h.Get("Content-Type")); boundary != "" {
+		return readForm(body, boundary)
+	}
 	c := new(call)
-	if err := json.Unmarshal(body, c); err != nil {
+	// Python's json, which real engines use, skips the byte-order mark too.
+	if err := json.Unmarshal(bytes.TrimPrefix(body, []byte("\xEF\xBB\xBF")), c); err != nil {
 		return nil, fmt.Errorf("body: %w", err)
 	}
 	return c, nil

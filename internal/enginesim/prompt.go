@@ -2,7 +2,7 @@ package enginesim
 
 import (
 	"bytes"
-	"encoding/binary"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,12 +23,28 @@ type call struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
 	CacheSalt string `json:"cache_salt"`
+
+	System          json.RawMessage `json:"system"`
+	Instructions    json.RawMessage `json:"instructions"`
+	Input           json.RawMessage `json:"input"`
+	MaxOutputTokens *int            `json:"max_output_tokens"`
+	TokenIDs        json.RawMessage `json:"token_ids"`
+	Text            json.RawMessage `json:"text"`
+	InputIDs        json.RawMessage `json:"input_ids"`
+	SamplingParams  json.RawMessage `json:"sampling_params"`
+	Query           json.RawMessage `json:"query"`
+	Documents       json.RawMessage `json:"documents"`
+	Text1           json.RawMessage `json:"text_1"`
+	Text2           json.RawMessage `json:"text_2"`
+
+	form []byte // what a form says beside model and stream
 }
 
 // message is one turn of a conversation.
 type message struct {
-	Role    string  `json:"role"`
-	Content content `json:"content"`
+	Role      string          `json:"role"`
+	Content   content         `json:"content"`
+	ToolCalls json.RawMessage `json:"tool_calls"`
 }
 
 // content is the text of a message: a string, or the texts of a list of parts.
@@ -57,6 +73,14 @@ func (c *content) UnmarshalJSON(raw []byte) error {
 	}
 	var text []byte
 	for _, raw := range parts {
+		if raw[0] == '"' {
+			var plain string
+			if err := json.Unmarshal(raw, &plain); err != nil {
+				return err
+			}
+			text = append(text, plain...)
+			continue
+		}
 		var part struct {
 			Text *string `json:"text"`
 		}
@@ -79,55 +103,6 @@ type prompt struct {
 	blocks []uint64 // hashes of its whole blocks
 }
 
-// dialect is which of the two APIs a request speaks.
-type dialect uint8
-
-const (
-	chat dialect = iota
-	completions
-)
-
-// render appends the text of the prompt as the engine would see it.
-func (c *call) render(dst []byte, d dialect) ([]byte, error) {
-	if d == completions {
-		return renderPrompt(dst, c.Prompt)
-	}
-	if len(c.Messages) == 0 {
-		return dst, errors.New("messages is missing or empty")
-	}
-	for i := range c.Messages {
-		dst = append(dst, c.Messages[i].Role...)
-		dst = append(dst, ": "...)
-		dst = append(dst, c.Messages[i].Content...)
-		dst = append(dst, '\n')
-	}
-	return append(dst, "assistant: "...), nil
-}
-
-// renderPrompt takes the forms of a completion's prompt: a string, a list of one
-// string, or a list of token ids, of which each is written as one token of text.
-func renderPrompt(dst []byte, raw json.RawMessage) ([]byte, error) {
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return append(dst, text...), nil
-	}
-	var texts []string
-	if json.Unmarshal(raw, &texts) == nil {
-		if len(texts) != 1 {
-			return dst, fmt.Errorf("a list of %d prompts: this engine takes one at a time", len(texts))
-		}
-		return append(dst, texts[0]...), nil
-	}
-	var ids []uint32
-	if json.Unmarshal(raw, &ids) == nil {
-		for _, id := range ids {
-			dst = binary.LittleEndian.AppendUint32(dst, id)
-		}
-		return dst, nil
-	}
-	return dst, errors.New("prompt is missing, or neither a string nor a list of token ids")
-}
-
 // measure counts the tokens of a rendered prompt and hashes its blocks. Prompts
 // of different models or cache salts share no block.
 func (c *call) measure(text []byte, blockTokens int) *prompt {
@@ -141,9 +116,16 @@ func (c *call) measure(text []byte, blockTokens int) *prompt {
 
 // output is the number of tokens of the answer and why it ends there.
 func (c *call) output(def int) (tokens int, finish string, err error) {
-	limit := c.MaxTokens
-	if c.MaxCompletionTokens != nil {
-		limit = c.MaxCompletionTokens
+	limit := cmp.Or(c.MaxCompletionTokens, c.MaxOutputTokens, c.MaxTokens)
+	if len(c.SamplingParams) > 0 {
+		var params struct {
+			MaxTokens    *int `json:"max_tokens"`
+			MaxNewTokens *int `json:"max_new_tokens"`
+		}
+		if err := json.Unmarshal(c.SamplingParams, &params); err != nil {
+			return 0, "", fmt.Errorf("sampling_params: %w", err)
+		}
+		limit = cmp.Or(limit, params.MaxTokens, params.MaxNewTokens)
 	}
 	switch {
 	case limit == nil:
