@@ -116,7 +116,7 @@ func FuzzDialectOf(f *testing.F) {
 	regex := regexp.MustCompile(`\A(?:` + AnthropicPathRegex + `)\z`) // Envoy matches the whole path
 	f.Fuzz(func(t *testing.T, path string) {
 		if strings.ContainsFunc(path, unicode.IsControl) {
-			t.Skip("no path in HTTP")
+			return // no path in HTTP
 		}
 		if got, want := DialectOf(path) == Anthropic, regex.MatchString(path); got != want {
 			t.Errorf("path %q: DialectOf says Anthropic %t, the regex %t", path, got, want)
