@@ -2,22 +2,21 @@ package extproc
 
 import "github.com/pointsman/pointsman/internal/routing"
 
-// maxGrowth is how far a body may outgrow limits.body by being rewritten, in bytes: far
-// more than an honest request needs, which names its model once. A body of ten-byte
-// members that are all called model would be rewritten to 26 times its size.
-const maxGrowth = 1 << 20
-
-// outgrows tells whether the body, rewritten for any target of the list, becomes larger
-// than is ever sent.
+// outgrows tells whether the body becomes larger than limits.body by being rewritten for
+// any target of the list. Envoy's buffer has that size, and Envoy fails in an ugly way
+// over a larger one; and a body of ten-byte members that are all called model would
+// be rewritten to 26 times its size.
 func (s *scratch) outgrows(d *routing.Decision, body []byte, limit int64) bool {
 	if s.request.Decoded != nil {
 		body = s.request.Decoded
 	}
-	if len(s.request.ModelSpans) <= 1 {
-		return false
-	}
+	known := s.request.Model
 	for k := range d.Len() {
-		if model := d.Entry(k).Model; model != s.request.Model && int64(s.request.RewrittenLen(len(body), model)) > limit+maxGrowth {
+		model := d.Entry(k).Model
+		if model == known || model == s.request.Model {
+			continue // as most entries: there may be a million places to count
+		}
+		if known = model; int64(s.request.RewrittenLen(len(body), model)) > limit {
 			return true
 		}
 	}
