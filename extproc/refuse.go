@@ -2,7 +2,6 @@ package extproc
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -36,21 +35,8 @@ func (c *conversation) refuseFault(err error, snapshot *routing.Snapshot) *extpr
 	if !errors.As(err, &fault) {
 		return c.refuse(wire.ErrInternal, "", internalError, 0)
 	}
-	message := fault.Error()
-	if fault == request.BodyTooLarge {
-		message = fmt.Sprintf("the request body is larger than %d bytes", snapshot.Config.Limits.Body)
-	}
-	return c.refuse(faults[fault], "", message, 0)
-}
-
-// faults are the rows of the error table that a reader's faults stand for.
-var faults = [...]wire.Error{
-	request.MissingBody:         wire.ErrMissingBody,
-	request.InvalidJSON:         wire.ErrInvalidJSON,
-	request.InvalidEncoding:     wire.ErrInvalidEncoding,
-	request.UnsupportedEncoding: wire.ErrUnsupportedEncoding,
-	request.BodyTooLarge:        wire.ErrBodyTooLarge,
-	request.MissingModel:        wire.ErrMissingModel,
+	e, message := routing.FaultAnswer(fault, snapshot.Config.Limits.Body)
+	return c.refuse(e, "", message, 0)
 }
 
 // panicked answers the request whose handling panicked with p. What counts answers may

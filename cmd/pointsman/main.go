@@ -43,7 +43,7 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(runCommand(stderr), serveCommand(stderr), checkCommand(stdout), envoyCommand(stdout), versionCommand(stdout))
+	root.AddCommand(runCommand(stderr), serveCommand(stderr), checkCommand(stdout), explainCommand(stdout), envoyCommand(stdout), versionCommand(stdout))
 	return root
 }
 
