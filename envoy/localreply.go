@@ -30,10 +30,12 @@ type localReply struct {
 
 // localReplyTable holds the kinds in the order of the mappers; the first match
 // wins. Flags are those of the last attempt only. A client that does not send
-// its request in time gets a plain 408 without a flag, be it the headers' time
-// or the undecided route's; a 404 of Envoy is its word for a path like "*".
+// its request in time gets a plain 408 without a flag when its body is late, and
+// flag DT when its headers took so long that the time of the undecided route is
+// over when they come; a 404 of Envoy is its word for a path like "*".
 func localReplyTable() []localReply {
 	return []localReply{
+		{flags("DT"), wire.ErrRequestTimeout, "the request did not arrive in time"},
 		{flags("UT", "SI"), wire.ErrUpstreamTimeout, "no response from the upstream in time"},
 		{flags("UF", "UC", "UR", "LR", "UPE"), wire.ErrUpstreamFailed, "the upstream ended without a response"},
 		{flags("UH", "NC", "NR", "UO"), wire.ErrNoTarget, "no target can serve this request now"},

@@ -59,6 +59,9 @@ func decidedRoute(p *packer, cfg *config.Config) *routev3.Route {
 	})
 	return &routev3.Route{
 		Name: "decided",
+		// The name of the first choice is of use to a cluster_header route only, and
+		// nothing that belongs to one target may be seen by another.
+		RequestHeadersToRemove: []string{wire.HeaderCluster},
 		Match: &routev3.RouteMatch{
 			PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"},
 			Headers: []*routev3.HeaderMatcher{{

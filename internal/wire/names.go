@@ -28,7 +28,8 @@ const (
 )
 
 // StrippedHeaders are removed from every client request before anything reads
-// it: a client may neither choose a destination nor forge a log entry.
+// it: a client may neither choose a destination nor forge a log entry, nor let an
+// engine believe that it was chosen in a way that it was not.
 func StrippedHeaders() []string {
 	return []string{
 		HeaderCluster, HeaderDecision,
@@ -37,6 +38,9 @@ func StrippedHeaders() []string {
 		HeaderTimeoutMS, HeaderPerTryTimeoutMS,
 		"x-envoy-upstream-rq-timeout-alt-response", "x-envoy-upstream-alt-stat-name",
 		"x-envoy-hedge-on-per-try-timeout", HeaderAttemptCount, HeaderDataParallelRank,
+		"x-envoy-original-dst-host", "x-envoy-original-host",
+		HeaderServedProvider, HeaderServedTarget, HeaderServedModel, HeaderServedAttempts, HeaderServedVariant,
+		"x-gateway-destination-endpoint", "x-rolter-node-id",
 	}
 }
 
