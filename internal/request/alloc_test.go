@@ -18,20 +18,25 @@ func TestAllocations(t *testing.T) {
 	tests := []struct {
 		name, path, body string
 		h                header
-		fresh            float64 // allocations with a fresh Request: text, model, place of the model, and what the test says
+		fresh            float64 // allocations with a fresh Request: text, names, and what the test says
 	}{
-		{"chat", chatPath, `{"model":"m",` + user(`"what is rust"`) + `}`, header{}, 3},
-		{"escapes and absorbed values", chatPath, `{"model":"m",` + user(`["a\n",{"x": 1,"x":2}]`) + `}`, header{}, 3},
-		{"long", chatPath, `{"model":"m",` + user(`"`+long+`"`) + `}`, header{}, 3},
-		{"long with escapes", chatPath, `{"model":"m",` + user(`"`+long+`\n"`) + `}`, header{}, 3},
-		{"many messages", chatPath, `{"model":"m","messages":[` + strings.Repeat(`{"role":"u","content":"x"},`, 1000) + `{}]}`, header{}, 3},
-		{"Chinese", chatPath, `{"model":"m",` + user(`"`+strings.Repeat("什么", 1000)+`"`) + `}`, header{}, 3},
-		{"no character", chatPath, `{"model":"m",` + user(`"`+strings.Repeat("\xff", 1000)+`"`) + `}`, header{}, 3},
-		{"unreadable", "/x", `{"model":"m"}`, header{}, 3},
-		{"session header", chatPath, `{"model":"m",` + user(`"x"`) + `}`, header{"x-session-id": {"s"}}, 3},
-		{"token ids", "/v1/completions", `{"model":"m","prompt":[1,2,3]}`, header{}, 4},                                          // the ids
-		{"salt and session of the body", chatPath, `{"model":"m","user":"u","cache_salt":"s",` + user(`"x"`) + `}`, header{}, 3}, // strings of one byte
-		{"long names", chatPath, `{"model":"model","user":"user","cache_salt":"salt",` + user(`"x"`) + `}`, header{}, 6},         // both
+		{"chat", chatPath, `{"model":"m",` + user(`"what is rust"`) + `}`, header{}, 2},
+		{"escapes and absorbed values", chatPath, `{"model":"m",` + user(`["a\n",{"x": 1,"x":2}]`) + `}`, header{}, 2},
+		{"long", chatPath, `{"model":"m",` + user(`"`+long+`"`) + `}`, header{}, 2},
+		{"long with escapes", chatPath, `{"model":"m",` + user(`"`+long+`\n"`) + `}`, header{}, 2},
+		{"many messages", chatPath, `{"model":"m","messages":[` + strings.Repeat(`{"role":"u","content":"x"},`, 1000) + `{}]}`, header{}, 2},
+		{"Chinese", chatPath, `{"model":"m",` + user(`"`+strings.Repeat("什么", 1000)+`"`) + `}`, header{}, 2},
+		{"no character", chatPath, `{"model":"m",` + user(`"`+strings.Repeat("\xff", 1000)+`"`) + `}`, header{}, 3}, // grows the text
+		{"unreadable", "/x", `{"model":"m"}`, header{}, 2},
+		{"session header", chatPath, `{"model":"m",` + user(`"x"`) + `}`, header{"x-session-id": {"s"}}, 2},
+		{"token ids", "/v1/completions", `{"model":"m","prompt":[1,2,3]}`, header{}, 3},                                          // the ids
+		{"salt and session of the body", chatPath, `{"model":"m","user":"u","cache_salt":"s",` + user(`"x"`) + `}`, header{}, 2}, // strings of one byte
+		{"long names", chatPath, `{"model":"model","user":"user","cache_salt":"salt",` + user(`"x"`) + `}`, header{}, 2},         // together
+		{"everything", "/v1/completions", `{"model":"model","user":"user","cache_salt":"salt","prompt":[10,20,30]}`, header{}, 3},
+		{"everything, in headers", "/v1/completions", `{"model":"model","cache_salt":"salt","prompt":"x"}`,
+			header{"x-session-id": {long}, "x-pointsman-token-ids": {strings.Repeat("100,", 5000) + "1", "2"}}, 3},
+		{"one header of ids", "/v1/completions", `{"model":"model","user":"user","cache_salt":"salt","prompt":"x"}`,
+			header{"x-pointsman-token-ids": {strings.Repeat("100,", 5000) + "1"}}, 3},
 		{"invalid", chatPath, `{"model":"m"`, header{}, 0},
 	}
 	for _, test := range tests {
@@ -64,8 +69,8 @@ func TestAllocations(t *testing.T) {
 			i++
 			_ = r.Read(chatPath, h, bodies[i%2], &q)
 		})
-		if n > maxAllocs {
-			t.Errorf("%v allocations, at most %d", n, maxAllocs)
+		if n > 1 {
+			t.Errorf("%v allocations, at most one", n)
 		}
 	})
 	t.Run("gzip", func(t *testing.T) {

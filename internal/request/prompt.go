@@ -77,10 +77,15 @@ func (p *prompt) digest() uint64 {
 	return xxh3.Hash(p.text)
 }
 
-// append appends to the text, whose memory never grows beyond its bound.
+// append appends to the text, whose memory never grows beyond its bound. It is as large as
+// the body at first, which is nearly always enough, and then as large as it may be.
 func (p *prompt) append(b []byte) {
 	if need := len(p.text) + len(b); need > cap(p.text) {
-		grown := make([]byte, len(p.text), min(max(need, 2*cap(p.text), p.hint), p.max))
+		size := p.max
+		if cap(p.text) == 0 {
+			size = min(max(need, p.hint), p.max)
+		}
+		grown := make([]byte, len(p.text), size)
 		copy(grown, p.text)
 		p.text = grown
 	}

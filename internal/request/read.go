@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"hash/maphash"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -58,6 +57,14 @@ func lower(names []string) []string {
 func (r *Reader) Read(path string, h Header, body []byte, into *Request) error {
 	was := last{into.Model, into.Session, into.CacheSalt}
 	into.Reset()
+	err := r.read(path, h, body, was, into)
+	if s := into.Session; len(s) > maxSession { // of a header, and the body was not read
+		into.Session = keep(was.session, appendHex(nil, xxh3.HashString(s)))
+	}
+	return err
+}
+
+func (r *Reader) read(path string, h Header, body []byte, was last, into *Request) error {
 	into.Path, _, _ = strings.Cut(path, "?")
 	into.Session = headerSession(h, r.opts.SessionHeaders)
 	var given bool
@@ -127,27 +134,34 @@ func (r *Reader) readJSON(w *work, a api, body []byte, was last, into *Request) 
 			models++
 		}
 	}
-	into.ModelSpans = slices.Grow(into.ModelSpans, models)
+	into.growSpans(models)
 	for i := 1; len(into.ModelSpans) < models; i = int(w.tape.nodes[i].next) {
 		if v := w.tape.nodes[i]; v.key == keyModel {
 			into.ModelSpans = append(into.ModelSpans, Span{int(v.start), int(v.end - v.start)})
 		}
 	}
 	if i := w.body[keyModel]; w.is(i, '"') {
-		into.Model = keep(was.model, w.decoded(i))
+		w.names.add(&into.Model, was.model, w.decoded(i))
 	}
 	into.Stream = w.is(w.body[keyStream], 't')
 	if i := w.body[keyCacheSalt]; w.is(i, '"') {
-		into.CacheSalt = keep(was.salt, w.decoded(i))
+		w.names.add(&into.CacheSalt, was.salt, w.decoded(i))
 	} else {
 		into.KVOff = w.given(keyCacheSalt)
 	}
 	for _, k := range [...]key{keyExtraKey, keyPromptLogprobs, keyFeatures, keyContentParts} {
 		into.KVOff = into.KVOff || w.given(k)
 	}
-	if into.Session == "" {
-		into.Session = w.bodySession(r.session, was.session)
+	switch s := into.Session; {
+	case s == "":
+		if b := w.bodySession(r.session); len(b) > 0 {
+			w.names.add(&into.Session, was.session, b)
+		}
+	case len(s) > maxSession:
+		w.scratch = appendHex(w.scratch[:0], xxh3.HashString(s))
+		w.names.add(&into.Session, was.session, w.scratch)
 	}
+	w.names.settle()
 	truncated := w.given(keyTruncatePromptTokens)
 	if truncated {
 		into.TokenIDs = nil
@@ -195,6 +209,7 @@ func (w *work) begin(buf []byte, salt string) {
 // readForm reads a body that should be multipart/form-data.
 func readForm(body []byte, contentType string, was last, into *Request) error {
 	into.Form = true
+	into.growSpans(1)
 	into.ModelSpans = appendFormModels(into.ModelSpans, body, contentType)
 	if n := len(into.ModelSpans); n > 0 {
 		s := into.ModelSpans[n-1]
@@ -232,6 +247,9 @@ func (r *Reader) give(w *work) {
 	}
 	if cap(w.dups.members) > keepItems || len(w.dups.table) > keepItems {
 		w.dups.members, w.dups.table, w.dups.dead = nil, nil, nil
+	}
+	if cap(w.names.buf) > keepBytes {
+		w.names.buf = nil
 	}
 	if cap(w.dups.a) > keepBytes || cap(w.dups.b) > keepBytes || cap(w.scratch) > keepBytes {
 		w.dups.a, w.dups.b, w.scratch = nil, nil, nil

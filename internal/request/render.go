@@ -18,6 +18,7 @@ type work struct {
 	held int // bytes of buf that wait to be taken
 
 	scratch []byte // a decoded value
+	names   names
 	inflate inflater
 }
 

@@ -7,6 +7,8 @@
 // a Reader may be shared, a Request may not, and may not be copied after its first Read.
 package request
 
+import "slices"
+
 // MaxTextLimit bounds Options.MaxText: no request's text takes more memory, in bytes.
 const MaxTextLimit = 64 << 10
 
@@ -75,6 +77,7 @@ type Request struct {
 	CacheSalt string   // "" = absent
 	KVOff     bool     // the request has no KV score
 
+	spans   [2]Span  // memory of ModelSpans while they are few
 	ids     []uint32 // memory of TokenIDs
 	decoded []byte   // memory of Decoded
 }
@@ -113,6 +116,14 @@ func (r *Request) Reset() {
 		r.ModelSpans = nil
 	}
 	*r = Request{Text: r.Text[:0], ModelSpans: r.ModelSpans[:0], ids: r.ids, decoded: r.decoded}
+}
+
+// growSpans makes room for so many places of the model.
+func (r *Request) growSpans(n int) {
+	if cap(r.ModelSpans) == 0 && n <= len(r.spans) {
+		r.ModelSpans = r.spans[:0]
+	}
+	r.ModelSpans = slices.Grow(r.ModelSpans, n)
 }
 
 // PromptTokens estimates the prompt's tokens: the known ids, else Length / 4.

@@ -33,13 +33,10 @@ func SessionBodyFields() []string {
 	return []string{"user", "prompt_cache_key", "previous_response_id", "session_id", "metadata.user_id"}
 }
 
-// headerSession is the session key of the headers, or "".
+// headerSession is the session key of the headers, or "". It may be longer than maxSession.
 func headerSession(h Header, names []string) string {
 	for _, name := range names {
 		s := strings.TrimSpace(h.Get(name))
-		if len(s) > maxSession {
-			return hexHash(xxh3.HashString(s))
-		}
 		if s != "" {
 			return s
 		}
@@ -47,8 +44,9 @@ func headerSession(h Header, names []string) string {
 	return ""
 }
 
-// bodySession is the session key of the body, or "". It gives was back if that is the same.
-func (w *work) bodySession(fields []key, was string) string {
+// bodySession is the session key of the body, if it has one: a piece of the body, or scratch
+// memory that the next call overwrites.
+func (w *work) bodySession(fields []key) []byte {
 	for _, k := range fields {
 		i := w.body[k]
 		if k == keyMetadata && i > 0 {
@@ -60,13 +58,15 @@ func (w *work) bodySession(fields []key, was string) string {
 		}
 		s := bytes.TrimSpace(w.decoded(i))
 		if len(s) > maxSession {
-			return hexHash(xxh3.Hash(s))
+			h := xxh3.Hash(s)
+			w.scratch = appendHex(w.scratch[:0], h)
+			return w.scratch
 		}
 		if len(s) > 0 {
-			return keep(was, s)
+			return s
 		}
 	}
-	return ""
+	return nil
 }
 
 // decoded is the decoded form of the string at i: a piece of the body, or scratch
@@ -90,9 +90,7 @@ func keep(was string, b []byte) string {
 	return string(b)
 }
 
-// hexHash is a hash in 16 hexadecimal digits.
-func hexHash(h uint64) string { return string(appendHex(nil, h)) }
-
+// appendHex appends a hash in 16 hexadecimal digits.
 func appendHex(dst []byte, h uint64) []byte {
 	var b [8]byte
 	for i := range b {

@@ -3,6 +3,8 @@ package request
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
+	"strings"
 )
 
 // maxTokenIDs is how many token ids of a request are kept: 4 MiB. No engine takes
@@ -143,8 +145,12 @@ func headerIDs(dst []uint32, h Header, names []string) ([]uint32, bool) {
 		if h.Get(name) == "" { // absent, or an empty element
 			continue
 		}
-		ok := false
-		for _, value := range h.Values(name) {
+		values, ok, n := h.Values(name), false, 0
+		for _, value := range values {
+			n += strings.Count(value, ",") + 1
+		}
+		dst = slices.Grow(dst, min(n, maxTokenIDs))
+		for _, value := range values {
 			if dst, ok = appendIDs(dst, value); !ok {
 				break
 			}
