@@ -57,6 +57,29 @@ func TestNothingHeard(t *testing.T) {
 	})
 }
 
+// A client that leaves while the decision is on its way to the proxy is told by an entry
+// that names none, before or after the stream's end. The request counts once.
+func TestLeftBeforeTheDecisionArrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.run()
+		gone := Answer{Status: statusClientGone, Code: "client_gone"}
+		first, second, third := w.decide(), w.decide(), w.decide()
+		w.ledger.AnsweredByProxy(gone)
+		w.ledger.StreamEnded(first.Number)
+		w.ledger.StreamEnded(second.Number)
+		w.ledger.AnsweredByProxy(gone)
+		time.Sleep(2 * sameEnd)
+		w.ledger.StreamEnded(third.Number) // of this one nothing is heard at all
+		time.Sleep(entryWait + sweepEvery)
+		synctest.Wait()
+		if got := w.closed(); len(got) != 1 || got[0].Status != 0 || len(w.answers) != 2 || len(w.freed) != 3 {
+			t.Errorf("%d closed, %d answers, %d freed", len(got), len(w.answers), len(w.freed))
+		}
+		w.want("all ended", "b0 c0 a0")
+	})
+}
+
 // The list went on, and then nothing more was heard.
 func TestLastEntryLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

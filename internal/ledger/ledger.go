@@ -34,7 +34,8 @@ type Sink interface {
 	Attempted(pool, target string, a *Attempt, parked bool)
 	// Answered is called for each answer that no upstream made.
 	Answered(a Answer)
-	// Closed is called once per decision.
+	// Closed is called once per decision, but for one whose request was told by Answered
+	// already, because its client left before the proxy knew of the decision.
 	Closed(r Record)
 	// Late is called for an entry that came after its decision was closed.
 	Late()
@@ -61,6 +62,7 @@ type Ledger struct {
 		sync.Mutex
 		accounts map[uint64]*account
 		waiting  queue // those whose stream has ended, oldest first
+		unnamed  unnamed
 	}
 }
 
@@ -217,6 +219,10 @@ func (l *Ledger) answered(a Answer) {
 			}
 		}
 		l.mu.Unlock()
+	} else if a.Decision == "" && a.Status == statusClientGone {
+		l.mu.Lock()
+		l.mu.unnamed.add(time.Now())
+		l.mu.Unlock()
 	}
 	l.opts.Sink.Answered(a)
 	if closed != nil {
@@ -282,10 +288,20 @@ func (l *Ledger) close(c *account) {
 	if c.answered != 0 {
 		status = c.answered
 	}
+	if status == 0 && l.countedUnnamed(c.ended) {
+		l.opts.Free(d)
+		return
+	}
 	l.opts.Sink.Closed(Record{
 		Pool: d.Pool.Name, Status: status, Attempts: c.at + 1, Duration: c.ended.Sub(c.opened), TTFT: c.ttft,
 	})
 	l.opts.Free(d)
+}
+
+func (l *Ledger) countedUnnamed(ended time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.unnamed.take(ended)
 }
 
 // unknown tells the sink of an attempt that was never heard of.
