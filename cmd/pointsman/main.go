@@ -95,7 +95,7 @@ func checkCommand(stdout io.Writer) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if _, err := envoy.Build(cfg); err != nil {
+		if _, err := envoy.Build(cfg, nil); err != nil {
 			return err
 		}
 		for _, w := range cfg.Warnings {
