@@ -37,7 +37,7 @@ routes: [{model: m, targets: [{provider: a, model: up}, {provider: b, model: up}
 	if err := snapshot.Reader.Read("/v1/completions", &headers{}, body, &used.request); err != nil {
 		t.Fatal(err)
 	}
-	d, err := router.Decide(t.Context(), snapshot, &used.request)
+	d, err := router.Decide(t.Context(), snapshot, &used.request, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -149,7 +149,7 @@ func (c *conversation) onBody(ctx context.Context, body []byte) (*extprocv3.Proc
 	if err := snapshot.Reader.Read(c.path, &c.headers, body, q); err != nil {
 		return c.refuseFault(err, snapshot), true, nil
 	}
-	d, err := c.server.opts.Router.Decide(ctx, snapshot, q)
+	d, err := c.server.opts.Router.Decide(ctx, snapshot, q, "")
 	if err != nil {
 		var r *routing.Refusal
 		if errors.As(err, &r) {

@@ -27,7 +27,7 @@ type Router interface {
 	// Decide chooses for a request. It may block as long as ctx lives. The
 	// error is a *routing.Refusal, or that of ctx. The decision refers to nothing
 	// of q.
-	Decide(ctx context.Context, s *routing.Snapshot, q *request.Request) (*routing.Decision, error)
+	Decide(ctx context.Context, s *routing.Snapshot, q *request.Request, caller string) (*routing.Decision, error)
 }
 
 // Ledger keeps the open decisions. Its methods never block.
