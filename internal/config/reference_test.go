@@ -117,25 +117,27 @@ func TestReference(t *testing.T) {
 	golden(t, referenceFile, before+referenceBegin+reference()+referenceEnd+after)
 }
 
-// TestDocumentedFiles: the whole files shown in the document are accepted, without a warning.
+// TestDocumentedFiles: the whole files shown in the documents are accepted, without a warning.
 func TestDocumentedFiles(t *testing.T) {
-	data, err := os.ReadFile(referenceFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole := 0
-	for _, part := range strings.Split(string(data), "```yaml\n")[1:] {
-		text, _, _ := strings.Cut(part, "```")
-		if !strings.Contains(text, "providers:") {
-			continue // a fragment
+	for file, least := range map[string]int{referenceFile: 2, "../../docs/providers.md": 5} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		whole++
-		if cfg := mustParse(t, text); len(cfg.Warnings) > 0 {
-			t.Errorf("warnings %q of\n%s", cfg.Warnings, text)
+		whole := 0
+		for _, part := range strings.Split(string(data), "```yaml\n")[1:] {
+			text, _, _ := strings.Cut(part, "```")
+			if !strings.Contains(text, "providers:") || !strings.Contains(text, "routes:") {
+				continue // a fragment
+			}
+			whole++
+			if cfg := mustParse(t, text); len(cfg.Warnings) > 0 {
+				t.Errorf("%s: warnings %q of\n%s", file, cfg.Warnings, text)
+			}
 		}
-	}
-	if whole < 2 {
-		t.Errorf("%d whole files found", whole)
+		if whole < least {
+			t.Errorf("%s: %d whole files found", file, whole)
+		}
 	}
 }
 
