@@ -128,16 +128,44 @@ func TestGroupInputs(t *testing.T) {
 	}
 }
 
-// Case 232, the rotation: one balancer for all models asked of a group.
+// Case 232, and report 050: one balancer for all models asked of a group, which goes on from
+// request to request as that of a route does.
 func TestGroupHasOneBalancer(t *testing.T) {
-	w := newWorld(t)
-	w.file(fleet)
-	var got []string
-	for _, model := range []string{"g/a", "g/b", "g/c", "g/a"} {
-		got = append(got, w.choose(ask(model, ""))[0])
-	}
-	if diff := cmp.Diff([]string{"p/*", "q/own", "r/*", "p/*"}, got); diff != "" {
-		t.Error(diff)
+	for _, test := range []struct {
+		strategy string
+		weights  []int
+		requests int
+		want     map[string]int
+	}{
+		{"round_robin", []int{1, 1, 1}, 399, map[string]int{"p/*": 133, "q/*": 133, "r/*": 133}},
+		{"weighted", []int{1, 1, 2}, 400, map[string]int{"p/*": 100, "q/*": 100, "r/*": 200}},
+		{"weighted", []int{2, 0, 1}, 300, map[string]int{"p/*": 200, "r/*": 100}}, // report 056: 0 = no traffic
+	} {
+		w := newWorld(t)
+		c, err := config.Parse("f", []byte(fleet))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &c.Groups[0]
+		g.Strategy, g.Members = test.strategy, nil
+		for i, slug := range []string{"p", "q", "r"} {
+			g.Members = append(g.Members, config.Target{Provider: slug, ID: slug + "/*", Weight: test.weights[i], ProviderIndex: i})
+		}
+		s, err := NewSnapshot(c, w.tracker, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.router.Swap(s)
+		w.reach()
+		got := map[string]int{}
+		for i := range test.requests {
+			d := w.decide(ask("g/model-"+strings.Repeat("x", i%7), ""))
+			got[d.Entry(0).ID]++
+			w.router.Free(d)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s %v: %s", test.strategy, test.weights, diff)
+		}
 	}
 }
 
@@ -262,7 +290,7 @@ callers:
   allow: [{name: alice, providers: [a]}, {name: bob, providers: []}]
 `
 
-// Case 221, and report 050: a caller's limits are kept whatever is left, and a provider that the
+// Case 221: a caller's limits are kept whatever is left, and a provider that the
 // caller may not use is as if it were not there. Of case 399, the choice: an anonymous caller has no limits.
 func TestCallers(t *testing.T) {
 	w := newWorld(t)
