@@ -59,6 +59,9 @@ func decidedRoute(p *packer, cfg *config.Config) *routev3.Route {
 	})
 	return &routev3.Route{
 		Name: "decided",
+		// It names the first choice, for routes that are not ours; the engine of another
+		// attempt has no business with it.
+		RequestHeadersToRemove: []string{wire.HeaderCluster},
 		Match: &routev3.RouteMatch{
 			PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"},
 			Headers: []*routev3.HeaderMatcher{{

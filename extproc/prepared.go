@@ -47,9 +47,15 @@ type preparedKind struct {
 	remove  []string                  // headers that go no further
 }
 
-// preparedFor gives the parts of this snapshot. Around a reload they may be made
-// more than once, which costs time and nothing else.
+// preparedFor gives the parts of this snapshot. They are made by the first request under
+// it, for which those that come at the same moment wait: it takes milliseconds with
+// thousands of pools.
 func (s *Server) preparedFor(snapshot *routing.Snapshot) *prepared {
+	if p := s.prepared.Load(); p != nil && p.snapshot == snapshot {
+		return p
+	}
+	s.preparing.Lock()
+	defer s.preparing.Unlock()
 	if p := s.prepared.Load(); p != nil && p.snapshot == snapshot {
 		return p
 	}
@@ -71,12 +77,17 @@ func prepare(snapshot *routing.Snapshot, external bool) *prepared {
 			p.passthrough[t.ID] = true
 		}
 	}
+	byID := make(map[string]*preparedTarget) // pools have targets in common
 	for _, list := range [][]*routing.Pool{snapshot.Pools(), snapshot.Pins()} {
 		for _, pool := range list {
 			p.pools[pool] = p.preparePool(pool)
 			targets := pool.Targets()
 			for i := range targets {
-				p.targets[&targets[i]] = p.prepareTarget(&targets[i])
+				t := &targets[i]
+				if byID[t.ID] == nil {
+					byID[t.ID] = p.prepareTarget(t)
+				}
+				p.targets[t] = byID[t.ID]
 			}
 		}
 	}

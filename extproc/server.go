@@ -59,9 +59,10 @@ type Server struct {
 	extprocv3.UnimplementedExternalProcessorServer
 
 	opts     Options
-	prepared atomic.Pointer[prepared]
-	scratch  sync.Pool // of *scratch
-	empty    empty
+	prepared  atomic.Pointer[prepared]
+	preparing sync.Mutex
+	scratch   sync.Pool // of *scratch
+	empty     empty
 
 	open    atomic.Int64 // requests
 	lastEnd atomic.Int64 // of a request, Unix ns; that of the start as long as there was none
