@@ -482,3 +482,20 @@ func TestReloadOfAllKinds(t *testing.T) {
 		t.Errorf("rotation goes on with %v", got)
 	}
 }
+
+// Case 101: load is counted by endpoint, over all pools that lead there.
+func TestLoadOverPools(t *testing.T) {
+	w := newWorld(t)
+	s := w.file("providers: [{name: e, url: \"http://10.0.0.1\"}]\n" +
+		"routes: [{model: one, targets: [{provider: e}]}, {model: two, targets: [{provider: e, model: x}]}]\ngroups: [{name: g, members: [{provider: e}]}]\n")
+	for _, model := range []string{"one", "two", "g/any"} {
+		for range 3 {
+			w.decide(ask(model, ""))
+		}
+	}
+	for _, p := range slices.Concat(s.Pools(), s.Pins()) {
+		if load := p.Targets()[0].Endpoint.Load(); load != 9 {
+			t.Errorf("%s: load %d, want 9", p.Name, load)
+		}
+	}
+}
