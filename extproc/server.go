@@ -58,7 +58,7 @@ type Options struct {
 type Server struct {
 	extprocv3.UnimplementedExternalProcessorServer
 
-	opts     Options
+	opts      Options
 	prepared  atomic.Pointer[prepared]
 	preparing sync.Mutex
 	scratch   sync.Pool // of *scratch
