@@ -93,12 +93,14 @@ func addTargets(p *packer, res *Resources, cfg *config.Config, up map[string]Ups
 		if t.ProviderIndex < 0 || t.ProviderIndex >= len(cfg.Providers) {
 			return fmt.Errorf("target %q: no such provider", t.ID)
 		}
-		if cfg.Envoy.Clusters == config.ClustersExternal {
-			res.External = append(res.External, t.ID)
-			continue
-		}
 		pr := &cfg.Providers[t.ProviderIndex]
 		u := up[pr.Name]
+		if cfg.Envoy.Clusters == config.ClustersExternal {
+			if len(u.Addresses) > 0 {
+				res.External = append(res.External, t.ID)
+			}
+			continue
+		}
 		if len(u.Addresses) == 0 || pr.Credentials.Key() && u.Key == "" {
 			continue
 		}

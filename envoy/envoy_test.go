@@ -253,6 +253,9 @@ func TestBuildTargets(t *testing.T) {
 	if diff := cmp.Diff([]string{"gpu-a/org/llama 70b", "b", "c", "gpu-a/*", "gpu-b/*"}, res.External); diff != "" {
 		t.Errorf("external (-want +got):\n%s", diff)
 	}
+	if res, err := envoy.Build(cfg, nil); err != nil || len(res.External) != 0 { // no address is known
+		t.Errorf("external without addresses: %v, %v", res.External, err)
+	}
 }
 
 func TestBuildRefuses(t *testing.T) {
