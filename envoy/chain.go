@@ -71,7 +71,9 @@ func severalModels(lists ...[]config.Target) bool {
 	models := map[string]bool{}
 	for _, list := range lists {
 		for _, t := range list {
-			models[t.Model] = true
+			if t.Weight > 0 { // the others are never listed
+				models[t.Model] = true
+			}
 		}
 	}
 	return len(models) > 1
