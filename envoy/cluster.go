@@ -1,7 +1,8 @@
 package envoy
 
 import (
-	"fmt"
+	"net/netip"
+	"slices"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -51,22 +52,24 @@ func emptyCluster() *clusterv3.Cluster {
 // targetCluster is the cluster of one target. Its type is STATIC always: a
 // cluster of names that do not resolve is accepted without a host, answers 503
 // and is never retried.
-func targetCluster(p *packer, t config.Target, pr config.Provider, connect time.Duration) (*clusterv3.Cluster, error) {
-	host, port, err := splitHostPort(pr.Addr)
-	if err != nil {
-		return nil, fmt.Errorf("provider %q: %w", pr.Name, err)
-	}
-	ip, err := parseIP(host)
-	if err != nil {
-		return nil, fmt.Errorf("provider %q: %w", pr.Name, err)
-	}
+func targetCluster(p *packer, chain Chain, t config.Target, pr *config.Provider, u Upstream, connect time.Duration) *clusterv3.Cluster {
 	name := wire.ClusterName(t.ID)
+	var endpoints []*endpointv3.Endpoint
+	for _, addr := range slices.Compact(slices.SortedFunc(slices.Values(u.Addresses), netip.AddrPort.Compare)) {
+		endpoints = append(endpoints, &endpointv3.Endpoint{
+			Address: socketAddress(addr.Addr(), addr.Port()),
+			// With auto_host_rewrite this is the Host of every attempt here,
+			// whatever the attempt before was told.
+			Hostname: pr.Host,
+		})
+	}
 	return &clusterv3.Cluster{
 		Name:                 name,
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:       durationpb.New(connect),
 		CircuitBreakers:      raisedBreakers(),
 		Metadata:             targetMetadata(t, pr),
+		TransportSocket:      upstreamTLS(p, pr, u.Authorities),
 		TypedExtensionProtocolOptions: map[string]*anypb.Any{
 			httpProtocolOptions: p.pack(&httpv3.HttpProtocolOptions{
 				CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{
@@ -80,20 +83,16 @@ func targetCluster(p *packer, t config.Target, pr config.Provider, connect time.
 						},
 					},
 				},
+				HttpFilters: filters(p, chain, t, pr),
 			}),
 		},
-		LoadAssignment: loadAssignment(name, &endpointv3.Endpoint{
-			Address: socketAddress(ip, port),
-			// With auto_host_rewrite this is the Host of every attempt here,
-			// whatever the attempt before was told.
-			Hostname: pr.Host,
-		}),
-	}, nil
+		LoadAssignment: loadAssignment(name, endpoints...),
+	}
 }
 
 // targetMetadata is what the response headers say about the target. A value
 // that is absent adds no header, so an empty one is left out.
-func targetMetadata(t config.Target, pr config.Provider) *corev3.Metadata {
+func targetMetadata(t config.Target, pr *config.Provider) *corev3.Metadata {
 	fields := map[string]*structpb.Value{}
 	for key, value := range map[string]string{
 		wire.ClusterKeyTarget:   t.ID,

@@ -10,6 +10,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -26,23 +27,49 @@ type Resources struct {
 	Listener *listenerv3.Listener
 	Route    *routev3.RouteConfiguration
 
-	// Targets gives the target id of each cluster that stands for one.
-	Targets map[string]string
+	// Secrets by name: the keys of providers.
+	Secrets map[string]*tlsv3.Secret
+
+	// Targets gives the target id of each cluster that stands for one, Needs the
+	// secret of each cluster that names one.
+	Targets, Needs map[string]string
 	// External are the ids of targets whose clusters are the user's own
 	// (envoy.clusters: external): no proxy is asked whether it can reach them.
 	External []string
+	// Chain is what the filters of all these clusters do.
+	Chain Chain
 }
 
-// The value of envoy.clusters that leaves the targets' clusters to the user.
-const clustersExternal = "external"
+// Upstream is what is known of a provider beyond its configuration.
+type Upstream struct {
+	// Addresses are where it is. Without one its targets have no cluster.
+	Addresses []netip.AddrPort
+	// Key is its key. A provider that needs one and has none has no cluster: an
+	// empty secret would make Envoy answer 401 by itself.
+	Key string
+	// Authorities is a file with the authorities that the system trusts, as Envoy finds
+	// it; "" = SystemAuthorities.
+	Authorities string
+}
 
-// Build makes the resources of a configuration. An error means that the
-// configuration holds something that config.Load would have refused.
-func Build(cfg *config.Config) (*Resources, error) {
+// Build makes the resources of a configuration, given what is known of its
+// providers by name. An error means that the configuration holds something that
+// config.Load would have refused, or that a key cannot be sent.
+func Build(cfg *config.Config, up map[string]Upstream) (*Resources, error) {
+	return BuildOver(cfg, up, ChainNone)
+}
+
+// BuildOver is Build for Envoys that run requests over resources of this chain: the
+// new ones do no less. A request in the middle of its list may have been given a key
+// that the next target, by then without a chain, would see.
+func BuildOver(cfg *config.Config, up map[string]Upstream, running Chain) (*Resources, error) {
 	p := &packer{}
 	res := &Resources{
 		Clusters: map[string]*clusterv3.Cluster{wire.ClusterNone: emptyCluster()},
+		Secrets:  map[string]*tlsv3.Secret{},
 		Targets:  map[string]string{},
+		Needs:    map[string]string{},
+		Chain:    max(chainOf(cfg), running),
 	}
 	addr, err := listenerAddress(cfg.Envoy.Listener)
 	if err != nil {
@@ -50,7 +77,7 @@ func Build(cfg *config.Config) (*Resources, error) {
 	}
 	res.Listener = listener(p, addr)
 	res.Route = route(p, cfg)
-	if err := addTargets(p, res, cfg); err != nil {
+	if err := addTargets(p, res, cfg, up); err != nil {
 		return nil, err
 	}
 	if p.err != nil {
@@ -59,32 +86,36 @@ func Build(cfg *config.Config) (*Resources, error) {
 	return res, nil
 }
 
-// addTargets adds one cluster for each target id, however many routes hold it.
-func addTargets(p *packer, res *Resources, cfg *config.Config) error {
-	seen := map[string]config.Target{}
-	for _, r := range cfg.Routes {
-		for _, t := range r.Targets {
-			if t.ProviderIndex < 0 || t.ProviderIndex >= len(cfg.Providers) {
-				return fmt.Errorf("route %q: target %q: no such provider", r.Model, t.ID)
-			}
-			if had, ok := seen[t.ID]; ok {
-				if had.ProviderIndex != t.ProviderIndex || had.Model != t.Model {
-					return fmt.Errorf("route %q: target id %q stands for two different targets", r.Model, t.ID)
-				}
-				continue
-			}
-			seen[t.ID] = t
-			if cfg.Envoy.Clusters == clustersExternal {
-				res.External = append(res.External, t.ID)
-				continue
-			}
-			c, err := targetCluster(p, t, cfg.Providers[t.ProviderIndex], cfg.Timeouts.Connect)
-			if err != nil {
-				return fmt.Errorf("route %q: target %q: %w", r.Model, t.ID, err)
-			}
-			res.Clusters[c.GetName()] = c
-			res.Targets[c.GetName()] = t.ID
+// addTargets adds one cluster for each target id, however many pools hold it, and
+// the secrets that the clusters need.
+func addTargets(p *packer, res *Resources, cfg *config.Config, up map[string]Upstream) error {
+	for _, t := range cfg.Targets() {
+		if t.ProviderIndex < 0 || t.ProviderIndex >= len(cfg.Providers) {
+			return fmt.Errorf("target %q: no such provider", t.ID)
 		}
+		pr := &cfg.Providers[t.ProviderIndex]
+		u := up[pr.Name]
+		if cfg.Envoy.Clusters == config.ClustersExternal {
+			if len(u.Addresses) > 0 {
+				res.External = append(res.External, t.ID)
+			}
+			continue
+		}
+		if len(u.Addresses) == 0 || pr.Credentials.Key() && u.Key == "" {
+			continue
+		}
+		c := targetCluster(p, res.Chain, t, pr, u, cfg.Timeouts.Connect)
+		res.Clusters[c.GetName()] = c
+		res.Targets[c.GetName()] = t.ID
+		if !pr.Credentials.Key() {
+			continue
+		}
+		s, err := secret(pr, u.Key)
+		if err != nil {
+			return err
+		}
+		res.Secrets[s.GetName()] = s
+		res.Needs[c.GetName()] = s.GetName()
 	}
 	return nil
 }

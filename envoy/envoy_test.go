@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,11 +65,22 @@ func testConfig() *config.Config {
 
 func build(t *testing.T, cfg *config.Config) *envoy.Resources {
 	t.Helper()
-	res, err := envoy.Build(cfg)
+	res, err := envoy.Build(cfg, upstreams(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return res
+}
+
+// upstreams are the addresses that stand in the configuration.
+func upstreams(cfg *config.Config) map[string]envoy.Upstream {
+	up := map[string]envoy.Upstream{}
+	for _, pr := range cfg.Providers {
+		if addr, err := netip.ParseAddrPort(pr.Addr); err == nil {
+			up[pr.Name] = envoy.Upstream{Addresses: []netip.AddrPort{addr}}
+		}
+	}
+	return up
 }
 
 func connectionManager(t *testing.T, res *envoy.Resources) *hcmv3.HttpConnectionManager {
@@ -222,6 +234,8 @@ func TestBuildTargets(t *testing.T) {
 		"pm|gpu-a/org/llama~2070b": "gpu-a/org/llama 70b",
 		"pm|b":                     "b", // in two routes
 		"pm|c":                     "c",
+		"pm|gpu-a/*":               "gpu-a/*", // pins
+		"pm|gpu-b/*":               "gpu-b/*",
 	}
 	if diff := cmp.Diff(want, res.Targets); diff != "" {
 		t.Errorf("targets (-want +got):\n%s", diff)
@@ -236,8 +250,11 @@ func TestBuildTargets(t *testing.T) {
 	if len(res.Clusters) != 1 || res.Clusters[wire.ClusterNone] == nil || len(res.Targets) != 0 {
 		t.Errorf("external: clusters %v, targets %v", res.Clusters, res.Targets)
 	}
-	if diff := cmp.Diff([]string{"gpu-a/org/llama 70b", "b", "c"}, res.External); diff != "" {
+	if diff := cmp.Diff([]string{"gpu-a/org/llama 70b", "b", "c", "gpu-a/*", "gpu-b/*"}, res.External); diff != "" {
 		t.Errorf("external (-want +got):\n%s", diff)
+	}
+	if res, err := envoy.Build(cfg, nil); err != nil || len(res.External) != 0 { // no address is known
+		t.Errorf("external without addresses: %v, %v", res.External, err)
 	}
 }
 
@@ -246,16 +263,14 @@ func TestBuildRefuses(t *testing.T) {
 		change func(*config.Config)
 		want   string
 	}{
-		"listener name":  {func(c *config.Config) { c.Envoy.Listener = "example.org:80" }, `envoy.listener: "example.org" is not an IP address`},
-		"listener port":  {func(c *config.Config) { c.Envoy.Listener = "0.0.0.0:http" }, `envoy.listener: bad port "http"`},
-		"listener":       {func(c *config.Config) { c.Envoy.Listener = "8080" }, "envoy.listener: address 8080: missing port in address"},
-		"provider":       {func(c *config.Config) { c.Routes[0].Targets[0].ProviderIndex = 9 }, "no such provider"},
-		"provider addr":  {func(c *config.Config) { c.Providers[0].Addr = "gpu:80" }, `"gpu" is not an IP address`},
-		"one id for two": {func(c *config.Config) { c.Routes[1].Targets[0].Model = "other" }, `target id "b" stands for two different targets`},
+		"listener name": {func(c *config.Config) { c.Envoy.Listener = "example.org:80" }, `envoy.listener: "example.org" is not an IP address`},
+		"listener port": {func(c *config.Config) { c.Envoy.Listener = "0.0.0.0:http" }, `envoy.listener: bad port "http"`},
+		"listener":      {func(c *config.Config) { c.Envoy.Listener = "8080" }, "envoy.listener: address 8080: missing port in address"},
+		"provider":      {func(c *config.Config) { c.Routes[0].Targets[0].ProviderIndex = 9 }, "no such provider"},
 	} {
 		cfg := testConfig()
 		c.change(cfg)
-		_, err := envoy.Build(cfg)
+		_, err := envoy.Build(cfg, upstreams(cfg))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

@@ -105,7 +105,12 @@ func connectionManager(p *packer) *hcmv3.HttpConnectionManager {
 		}},
 		HttpFilters: []*hcmv3.HttpFilter{
 			httpFilter(filterExtProc, p.pack(extProc())),
-			httpFilter(filterRouter, p.pack(&routerv3.Router{UpstreamLog: attemptLog(p)})),
+			httpFilter(filterRouter, p.pack(&routerv3.Router{
+				UpstreamLog: attemptLog(p),
+				// Or the target of a retry is told the Host of the one before, as
+				// x-envoy-original-host.
+				SuppressEnvoyHeaders: true,
+			})),
 		},
 	}
 }

@@ -46,7 +46,7 @@ func staticBootstrap(t *testing.T, cfg *config.Config) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := envoy.Build(cfg)
+	res, err := envoy.Build(cfg, upstreams(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}

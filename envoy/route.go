@@ -104,8 +104,14 @@ func streamIdle(cfg *config.Config) time.Duration {
 	for i := range cfg.Routes {
 		r := &cfg.Routes[i]
 		longest = max(longest,
-			silence(cfg, r, "stream", r.Timeouts.Request.Stream),
-			silence(cfg, r, "unary", r.Timeouts.Request.Unary))
+			silence(cfg, r.Retry, "stream", r.Timeouts.Request.Stream),
+			silence(cfg, r.Retry, "unary", r.Timeouts.Request.Unary))
+	}
+	for i := range cfg.Groups {
+		g := &cfg.Groups[i]
+		longest = max(longest,
+			silence(cfg, g.Retry, "stream", g.Timeouts.Request.Stream),
+			silence(cfg, g.Retry, "unary", g.Timeouts.Request.Unary))
 	}
 	return longest
 }
@@ -113,8 +119,8 @@ func streamIdle(cfg *config.Config) time.Duration {
 // silence is how long a request of this kind can be without a byte before its response
 // headers: connecting, an attempt and a wait over and over, but no longer than a limit
 // of all attempts together.
-func silence(cfg *config.Config, r *config.Route, kind string, limit time.Duration) time.Duration {
-	perTry := slices.Contains(r.Retry.OnTimeout, kind)
+func silence(cfg *config.Config, retry config.RouteRetry, kind string, limit time.Duration) time.Duration {
+	perTry := slices.Contains(retry.OnTimeout, kind)
 	attempt := cfg.Timeouts.Idle
 	if perTry && limit > 0 {
 		attempt = min(attempt, limit)
@@ -123,7 +129,7 @@ func silence(cfg *config.Config, r *config.Route, kind string, limit time.Durati
 	if cfg.Retry.HonourRetryAfter {
 		wait = max(wait, longestRetryAfter*3/2) // up to half as long again
 	}
-	retries := time.Duration(r.Retry.MaxRetries)
+	retries := time.Duration(retry.MaxRetries)
 	total := (retries+1)*(cfg.Timeouts.Connect+attempt) + retries*wait
 	if !perTry && limit > 0 {
 		total = min(total, limit)
@@ -188,23 +194,22 @@ func retryPolicy(cfg *config.Config) *routev3.RetryPolicy {
 }
 
 // servedHeaders name the target that answered, always the last attempt's. They
-// overwrite what an engine says; an absent value adds none. Two entries for one
-// name mean "the second, unless the first has a value"; the decision's model
-// comes first because a cluster may stand for every model of a provider.
+// overwrite what an engine says; an absent value adds none. Of two entries for one
+// name the last that has a value counts: a cluster that serves one model says so,
+// one that serves every model of a provider leaves it to the decision.
 func servedHeaders(on bool) []*corev3.HeaderValueOption {
 	if !on {
 		return nil
 	}
 	cluster := func(key string) string { return "%CLUSTER_METADATA(" + wire.ClusterNamespace + ":" + key + ")%" }
-	decision := func(key string) string { return "%DYNAMIC_METADATA(" + wire.DecisionNamespace + ":" + key + ")%" }
 	var out []*corev3.HeaderValueOption
 	for _, h := range [][2]string{
 		{wire.HeaderServedTarget, cluster(wire.ClusterKeyTarget)},
 		{wire.HeaderServedProvider, cluster(wire.ClusterKeyProvider)},
-		{wire.HeaderServedModel, decision(wire.KeyModel)},
+		{wire.HeaderServedModel, decisionValue(wire.KeyModel)},
 		{wire.HeaderServedModel, cluster(wire.ClusterKeyModel)},
 		{wire.HeaderServedAttempts, "%UPSTREAM_REQUEST_ATTEMPT_COUNT%"},
-		{wire.HeaderServedVariant, decision(wire.KeyVariant)},
+		{wire.HeaderServedVariant, decisionValue(wire.KeyVariant)},
 	} {
 		out = append(out, &corev3.HeaderValueOption{
 			Header:       &corev3.HeaderValue{Key: h[0], Value: h[1]},
@@ -212,4 +217,9 @@ func servedHeaders(on bool) []*corev3.HeaderValueOption {
 		})
 	}
 	return out
+}
+
+// decisionValue is Envoy's format for a value of the decision's metadata.
+func decisionValue(key string) string {
+	return "%DYNAMIC_METADATA(" + wire.DecisionNamespace + ":" + key + ")%"
 }

@@ -1,6 +1,7 @@
 package envoy_test
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -25,6 +26,7 @@ import (
 const (
 	headerList    = "x-test-list"    // clusters, separated by spaces
 	headerHeaders = "x-test-headers" // more request headers: name=value
+	headerMeta    = "x-test-meta"    // more of the decision's metadata: JSON
 )
 
 // stub stands in for pointsman: an ext_proc server that does what the client's
@@ -62,6 +64,7 @@ func startStub(t *testing.T, socket string) *stub {
 func (s *stub) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	var list []string
 	var extra [][2]string
+	meta := map[string]any{}
 	for {
 		req, err := stream.Recv()
 		if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
@@ -80,6 +83,10 @@ func (s *stub) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 				switch h.Key {
 				case headerList:
 					list = strings.Fields(string(h.RawValue))
+				case headerMeta:
+					if err := json.Unmarshal(h.RawValue, &meta); err != nil {
+						return err
+					}
 				case headerHeaders:
 					name, value, _ := strings.Cut(string(h.RawValue), "=")
 					extra = append(extra, [2]string{name, value})
@@ -91,7 +98,7 @@ func (s *stub) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 					resp.Response = immediate()
 					break
 				}
-				common = decide(resp, list, extra)
+				common = decide(resp, list, meta, extra)
 			}
 			resp.Response = &extprocv3.ProcessingResponse_RequestHeaders{
 				RequestHeaders: &extprocv3.HeadersResponse{Response: common},
@@ -102,7 +109,7 @@ func (s *stub) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 				break
 			}
 			resp.Response = &extprocv3.ProcessingResponse_RequestBody{
-				RequestBody: &extprocv3.BodyResponse{Response: decide(resp, list, extra)},
+				RequestBody: &extprocv3.BodyResponse{Response: decide(resp, list, meta, extra)},
 			}
 		case *extprocv3.ProcessingRequest_RequestTrailers:
 			resp.Response = &extprocv3.ProcessingResponse_RequestTrailers{
@@ -118,7 +125,7 @@ func (s *stub) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 }
 
 // decide gives the decision in the form that design and extproc agree on.
-func decide(resp *extprocv3.ProcessingResponse, list []string, extra [][2]string) *extprocv3.CommonResponse {
+func decide(resp *extprocv3.ProcessingResponse, list []string, meta map[string]any, extra [][2]string) *extprocv3.CommonResponse {
 	var groups []any
 	for _, name := range list {
 		groups = append(groups, map[string]any{
@@ -126,7 +133,8 @@ func decide(resp *extprocv3.ProcessingResponse, list []string, extra [][2]string
 			"clusters": []any{map[string]any{"cluster_name": name, "weight": 1}},
 		})
 	}
-	inner, err := structpb.NewStruct(map[string]any{wire.KeyPriorityGroups: groups})
+	meta[wire.KeyPriorityGroups] = groups
+	inner, err := structpb.NewStruct(meta)
 	if err != nil {
 		panic(err)
 	}
@@ -137,7 +145,7 @@ func decide(resp *extprocv3.ProcessingResponse, list []string, extra [][2]string
 		{wire.HeaderDecision, "stub-1"},
 		{wire.HeaderMaxRetries, string(rune('0' + len(list) - 1))},
 	}, extra...)
-	mutation := &extprocv3.HeaderMutation{RemoveHeaders: []string{"authorization"}}
+	mutation := &extprocv3.HeaderMutation{RemoveHeaders: []string{"authorization", "x-api-key"}}
 	for _, h := range headers {
 		mutation.SetHeaders = append(mutation.SetHeaders, &corev3.HeaderValueOption{
 			Header:       &corev3.HeaderValue{Key: h[0], RawValue: []byte(h[1])},

@@ -37,13 +37,13 @@ routes: [{model: m, targets: [{provider: a, model: up}, {provider: b, model: up}
 	if err := snapshot.Reader.Read("/v1/completions", &headers{}, body, &used.request); err != nil {
 		t.Fatal(err)
 	}
-	d, err := router.Decide(t.Context(), snapshot, &used.request)
+	d, err := router.Decide(t.Context(), snapshot, &used.request, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.ID = "node-1-t8k2qm-3mv"
 	var out *extprocv3.ProcessingResponse
-	if n := testing.AllocsPerRun(100, func() { out = used.reply(s.preparedPoolFor(snapshot, d.Pool), d, body) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { out = used.reply(s.preparedFor(snapshot), d, body, &credentials{}) }); n != 0 {
 		t.Errorf("%v allocations per reply", n)
 	}
 	if got := string(out.GetRequestBody().GetResponse().GetBodyMutation().GetBody()); got != `{"model":"up","stream":true}` {

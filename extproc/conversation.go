@@ -3,6 +3,7 @@ package extproc
 import (
 	"context"
 	"errors"
+	"strings"
 
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -29,6 +30,7 @@ type conversation struct {
 	phase   phase
 	headers headers
 	path    string // with its query
+	caller  string // "" = anonymous
 
 	// decision is what the ledger is owed the end of.
 	decision *routing.Decision
@@ -69,7 +71,7 @@ func (c *conversation) answer(ctx context.Context, in *extprocv3.ProcessingReque
 	}
 	switch m := in.Request.(type) {
 	case *extprocv3.ProcessingRequest_RequestHeaders:
-		return c.onHeaders(m.RequestHeaders)
+		return c.onHeaders(ctx, in, m.RequestHeaders)
 	case *extprocv3.ProcessingRequest_RequestBody:
 		return c.onBody(ctx, m.RequestBody.GetBody())
 	case *extprocv3.ProcessingRequest_RequestTrailers:
@@ -106,7 +108,7 @@ func unusable(first *extprocv3.ProcessingRequest) (setting, value string) {
 	return "", ""
 }
 
-func (c *conversation) onHeaders(m *extprocv3.HttpHeaders) (*extprocv3.ProcessingResponse, bool, error) {
+func (c *conversation) onHeaders(ctx context.Context, in *extprocv3.ProcessingRequest, m *extprocv3.HttpHeaders) (*extprocv3.ProcessingResponse, bool, error) {
 	if c.phase != begun {
 		return c.server.empty.requestHeaders, false, nil
 	}
@@ -117,22 +119,17 @@ func (c *conversation) onHeaders(m *extprocv3.HttpHeaders) (*extprocv3.Processin
 	if method == "CONNECT" || c.headers.upgrade() {
 		return c.refuse(wire.ErrNotSupported, "", "CONNECT and upgrades are not supported", 0), true, nil
 	}
+	snapshot := c.server.opts.Router.Snapshot()
+	c.caller = c.server.callerOf(&snapshot.Config.Callers, in, &c.headers)
 	if method == "GET" || method == "HEAD" {
 		if id, ok := modelsPath(c.path); ok {
-			return c.models(id), true, nil
+			return c.models(snapshot, id), true, nil
 		}
 	}
 	if !m.GetEndOfStream() {
 		return c.server.empty.requestHeaders, false, nil
 	}
-	// There is no body: read only to learn which fault that is on this path.
-	snapshot := c.server.opts.Router.Snapshot()
-	c.scratch = c.server.take()
-	err := snapshot.Reader.Read(c.path, &c.headers, nil, &c.scratch.request)
-	if err == nil {
-		err = request.MissingModel
-	}
-	return c.refuseFault(err, snapshot), true, nil
+	return c.decide(ctx, snapshot, nil)
 }
 
 // onBody decides. In BUFFERED mode the one body message is the whole body, also when
@@ -142,14 +139,32 @@ func (c *conversation) onBody(ctx context.Context, body []byte) (*extprocv3.Proc
 	if c.phase == decided {
 		return c.server.empty.requestBody, false, nil
 	}
+	if body == nil {
+		body = []byte{} // there was a message
+	}
+	return c.decide(ctx, c.server.opts.Router.Snapshot(), body)
+}
+
+// decide reads and chooses. A body of nil is none, and the request's headers are answered.
+func (c *conversation) decide(ctx context.Context, snapshot *routing.Snapshot, body []byte) (*extprocv3.ProcessingResponse, bool, error) {
 	c.phase = decided
-	snapshot := c.server.opts.Router.Snapshot()
 	c.scratch = c.server.take()
 	q := &c.scratch.request
-	if err := snapshot.Reader.Read(c.path, &c.headers, body, q); err != nil {
-		return c.refuseFault(err, snapshot), true, nil
+	err := snapshot.Reader.Read(c.path, &c.headers, body, q)
+	if err == nil && q.Model == "" {
+		err = request.MissingModel
 	}
-	d, err := c.server.opts.Router.Decide(ctx, snapshot, q)
+	if err != nil {
+		byPath := (errors.Is(err, request.MissingModel) || errors.Is(err, request.MissingBody)) && snapshot.ServesPath(q.Path)
+		if !byPath {
+			return c.refuseFault(err, snapshot), true, nil
+		}
+		// Its path says where it goes; nothing of it says anything to a strategy.
+		path := q.Path
+		q.Reset()
+		q.Path = path
+	}
+	d, err := c.server.opts.Router.Decide(ctx, snapshot, q, c.caller)
 	if err != nil {
 		var r *routing.Refusal
 		if errors.As(err, &r) {
@@ -162,8 +177,15 @@ func (c *conversation) onBody(ctx context.Context, body []byte) (*extprocv3.Proc
 	if c.scratch.outgrows(d, body, snapshot.Config.Limits.Body) {
 		return c.refuseFault(request.BodyTooLarge, snapshot), true, nil
 	}
+	// Another snapshot may have come into force, and decided.
+	p := c.server.preparedFor(c.server.opts.Router.Snapshot())
+	var client credentials
+	if len(p.passthrough) > 0 {
+		client.authorization = strings.Join(c.headers.Values(wire.HeaderAuthorization), ", ")
+		client.xAPIKey = strings.Join(c.headers.Values(wire.HeaderXAPIKey), ", ")
+	}
 	c.headers.list = nil
-	return c.scratch.reply(c.server.preparedPoolFor(snapshot, d.Pool), d, body), false, nil
+	return c.scratch.reply(p, d, body, &client), false, nil
 }
 
 // onTrailers says which fault it is that trailers came and no body did: Envoy sends no

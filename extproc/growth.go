@@ -12,7 +12,7 @@ func (s *scratch) outgrows(d *routing.Decision, body []byte, limit int64) bool {
 	}
 	known := s.request.Model
 	for k := range d.Len() {
-		model := d.Entry(k).Model
+		model := d.Model(k)
 		if model == known || model == s.request.Model {
 			continue // as most entries: there may be a million places to count
 		}

@@ -1,8 +1,13 @@
 package extproc
 
 import (
+	"math"
+	"strings"
+	"unicode/utf8"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/pointsman/pointsman/internal/request"
 	"github.com/pointsman/pointsman/internal/wire"
 )
 
@@ -14,24 +19,29 @@ const (
 	fieldKey    = 1 // of an entry of a map
 	fieldValue  = 2
 
-	fieldStruct = 5 // of Value
+	fieldNumber = 2 // of Value
+	fieldString = 3
+	fieldBool   = 4
+	fieldStruct = 5
 	fieldList   = 6
+
+	fieldValues = 1 // of ListValue
 )
 
 // appendMetadata appends the dynamic metadata of a decision to dst, in wire form, as a
 // field of the ProcessingResponse:
 //
-//	{"pointsman.decision": {"priority_groups": [groups...], "model": model}}
+//	{"pointsman.decision": {"priority_groups": [groups...], fields...}}
 //
-// The groups and the model were encoded in advance. Encoding the maps of a Struct anew for
+// The groups were encoded in advance, the fields by the functions below. Encoding the maps of a Struct anew for
 // every request would cost more than all the rest of the reply.
-func appendMetadata(dst []byte, groups [][]byte, model []byte) []byte {
+func appendMetadata(dst []byte, groups [][]byte, fields []byte) []byte {
 	list := 0
 	for _, g := range groups {
 		list += len(g)
 	}
 	listValue := sizeBytes(fieldList, list)
-	decision := sizeField(wire.KeyPriorityGroups, listValue) + len(model)
+	decision := sizeField(wire.KeyPriorityGroups, listValue) + len(fields)
 	decisionValue := sizeBytes(fieldStruct, decision)
 	metadata := sizeField(wire.DecisionNamespace, decisionValue)
 
@@ -43,12 +53,55 @@ func appendMetadata(dst []byte, groups [][]byte, model []byte) []byte {
 	for _, g := range groups {
 		dst = append(dst, g...)
 	}
-	return append(dst, model...)
+	return append(dst, fields...)
 }
 
-// appendField appends a field of a Struct whose Value is already encoded.
-func appendField(dst []byte, key string, value []byte) []byte {
-	return append(appendFieldHead(dst, key, len(value)), value...)
+// appendText appends a text field of a Struct. Envoy takes a message apart only if all text
+// in it is UTF-8.
+func appendText[T string | []byte](dst []byte, key string, text T) []byte {
+	if !validText(text) {
+		return appendText(dst, key, strings.ToValidUTF8(string(text), "\uFFFD"))
+	}
+	dst = appendFieldHead(dst, key, sizeBytes(fieldString, len(text)))
+	return append(appendHead(dst, fieldString, len(text)), text...)
+}
+
+func validText[T string | []byte](text T) bool {
+	switch v := any(text).(type) {
+	case string:
+		return utf8.ValidString(v)
+	case []byte:
+		return utf8.Valid(v)
+	}
+	return false
+}
+
+// appendTrue appends a field of a Struct that is true.
+func appendTrue(dst []byte, key string) []byte {
+	dst = appendFieldHead(dst, key, protowire.SizeTag(fieldBool)+protowire.SizeVarint(1))
+	return protowire.AppendVarint(protowire.AppendTag(dst, fieldBool, protowire.VarintType), 1)
+}
+
+// appendSpans appends [[offset, length], ...].
+func appendSpans(dst []byte, spans []request.Span) []byte {
+	const (
+		number = 1 + (1 + 8)              // a Value, with its tag: a double
+		pair   = 2 * (1 + 1 + number - 1) // elements of a ListValue
+		value  = (1 + 1) + pair           // a Value: a list
+		elem   = (1 + 1) + value          // of the outer ListValue
+	)
+	list := elem * len(spans)
+	dst = appendFieldHead(dst, wire.KeySpans, sizeBytes(fieldList, list))
+	dst = appendHead(dst, fieldList, list)
+	for _, s := range spans {
+		dst = appendHead(dst, fieldValues, value)
+		dst = appendHead(dst, fieldList, pair)
+		for _, n := range [2]int{s.Offset, s.Length} {
+			dst = appendHead(dst, fieldValues, number-1)
+			dst = protowire.AppendFixed64(protowire.AppendTag(dst, fieldNumber, protowire.Fixed64Type), math.Float64bits(float64(n)))
+		}
+	}
+	return dst
 }
 
 // appendFieldHead appends a field of a Struct up to its Value, of which only the

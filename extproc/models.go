@@ -9,6 +9,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/pointsman/pointsman/internal/ledger"
+	"github.com/pointsman/pointsman/internal/routing"
 	"github.com/pointsman/pointsman/internal/wire"
 )
 
@@ -39,15 +40,24 @@ func modelsPath(path string) (id string, ok bool) {
 }
 
 // models answers from the snapshot in force, without an engine.
-func (c *conversation) models(id string) *extprocv3.ProcessingResponse {
-	p := c.server.preparedFor(c.server.opts.Router.Snapshot())
-	body := p.models
-	if id != "" {
-		name, ok := p.modelName(id)
+func (c *conversation) models(snapshot *routing.Snapshot, id string) *extprocv3.ProcessingResponse {
+	created := c.server.opts.Start.Unix()
+	var body []byte
+	if id == "" {
+		list := struct {
+			Object string  `json:"object"`
+			Data   []model `json:"data"`
+		}{Object: "list", Data: []model{}}
+		for _, id := range snapshot.Models(c.caller) {
+			list.Data = append(list.Data, newModel(id, created))
+		}
+		body = mustJSON(list)
+	} else {
+		name, ok := modelName(snapshot, id, c.caller)
 		if !ok {
 			return c.refuse(wire.ErrModelNotFound, "", "the model does not exist", 0)
 		}
-		body = mustJSON(newModel(name, c.server.opts.Start.Unix()))
+		body = mustJSON(newModel(name, created))
 	}
 	c.phase = decided
 	c.server.opts.Ledger.Refused(ledger.Answer{Status: http.StatusOK})
@@ -56,12 +66,12 @@ func (c *conversation) models(id string) *extprocv3.ProcessingResponse {
 
 // modelName finds the model that the last part of a path names, as it stands there or
 // escaped.
-func (p *prepared) modelName(id string) (string, bool) {
-	if p.snapshot.Pool(id) != nil {
+func modelName(snapshot *routing.Snapshot, id, caller string) (string, bool) {
+	if snapshot.HasModel(id, caller) {
 		return id, true
 	}
 	id, err := url.PathUnescape(id)
-	return id, err == nil && p.snapshot.Pool(id) != nil
+	return id, err == nil && snapshot.HasModel(id, caller)
 }
 
 // mustJSON encodes structs of strings and numbers, which cannot fail.

@@ -185,11 +185,11 @@ type panicking struct {
 	value any
 }
 
-func (p *panicking) Decide(ctx context.Context, s *routing.Snapshot, q *request.Request) (*routing.Decision, error) {
+func (p *panicking) Decide(ctx context.Context, s *routing.Snapshot, q *request.Request, caller string) (*routing.Decision, error) {
 	if p.value != nil {
 		panic(p.value)
 	}
-	return p.Router.Decide(ctx, s, q)
+	return p.Router.Decide(ctx, s, q, caller)
 }
 
 // A panic costs one request, on one connection that lives. What it says of the request is
@@ -274,7 +274,7 @@ type waitingRouter struct {
 	left    chan error
 }
 
-func (r *waitingRouter) Decide(ctx context.Context, _ *routing.Snapshot, _ *request.Request) (*routing.Decision, error) {
+func (r *waitingRouter) Decide(ctx context.Context, _ *routing.Snapshot, _ *request.Request, _ string) (*routing.Decision, error) {
 	close(r.entered)
 	<-ctx.Done()
 	r.left <- ctx.Err()

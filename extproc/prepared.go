@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/pointsman/pointsman/internal/config"
 	"github.com/pointsman/pointsman/internal/routing"
 	"github.com/pointsman/pointsman/internal/wire"
 	"github.com/pointsman/pointsman/picker"
@@ -18,22 +19,26 @@ import (
 // snapshot. Immutable.
 type prepared struct {
 	snapshot *routing.Snapshot
+	external bool
+	chained  bool // every cluster gives its target the model that it wants
 	pools    map[*routing.Pool]*preparedPool
-	models   []byte // JSON of GET /v1/models
+	targets  map[*routing.Target]*preparedTarget
+	// passthrough are the ids of the targets that get the client's credentials.
+	passthrough map[string]bool
 }
 
 // preparedPool is what replies say about a pool.
 type preparedPool struct {
-	targets map[*routing.Target]*preparedTarget
 	retries []*corev3.HeaderValueOption // by number of retries
 	kinds   [2]preparedKind             // by picker.Kind
 }
 
 // preparedTarget is what replies say about a target.
 type preparedTarget struct {
-	cluster *corev3.HeaderValueOption // nil if the name cannot stand in a header
-	group   []byte                    // its priority group: an element of a ListValue, in wire form
-	model   []byte                    // its upstream model: a field of a Struct, in wire form
+	cluster     *corev3.HeaderValueOption // nil if the name cannot stand in a header
+	group       []byte                    // its priority group: an element of a ListValue, in wire form
+	anyModel    bool                      // it serves whatever is asked for
+	passthrough bool
 }
 
 // preparedKind is what replies say about a kind of request.
@@ -42,57 +47,91 @@ type preparedKind struct {
 	remove  []string                  // headers that go no further
 }
 
-// preparedFor gives the parts of this snapshot. Around a reload they may be made
-// more than once, which costs time and nothing else.
+// preparedFor gives the parts of this snapshot. They are made by the first request under
+// it, for which those that come at the same moment wait: it takes milliseconds with
+// thousands of pools.
 func (s *Server) preparedFor(snapshot *routing.Snapshot) *prepared {
 	if p := s.prepared.Load(); p != nil && p.snapshot == snapshot {
 		return p
 	}
-	p := s.prepare(snapshot)
+	s.preparing.Lock()
+	defer s.preparing.Unlock()
+	if p := s.prepared.Load(); p != nil && p.snapshot == snapshot {
+		return p
+	}
+	p := prepare(snapshot, s.opts.External)
 	s.prepared.Store(p)
 	return p
 }
 
-// preparedPoolFor gives the parts of this pool, in use since this snapshot or, if a reload
-// came between, a later one.
-func (s *Server) preparedPoolFor(snapshot *routing.Snapshot, pool *routing.Pool) *preparedPool {
-	if p := s.preparedFor(snapshot).pools[pool]; p != nil {
-		return p
+func prepare(snapshot *routing.Snapshot, external bool) *prepared {
+	cfg := snapshot.Config
+	p := &prepared{
+		snapshot: snapshot, external: external, chained: cfg.Chained() && !external,
+		pools:       make(map[*routing.Pool]*preparedPool),
+		targets:     make(map[*routing.Target]*preparedTarget),
+		passthrough: make(map[string]bool),
 	}
-	return s.preparePool(pool, snapshot.Config.Timeouts.Idle).strip(snapshot)
-}
-
-func (s *Server) prepare(snapshot *routing.Snapshot) *prepared {
-	p := &prepared{snapshot: snapshot, pools: make(map[*routing.Pool]*preparedPool)}
-	list := struct {
-		Object string  `json:"object"`
-		Data   []model `json:"data"`
-	}{Object: "list", Data: []model{}}
-	for _, pool := range snapshot.Pools() {
-		p.pools[pool] = s.preparePool(pool, snapshot.Config.Timeouts.Idle).strip(snapshot)
-		list.Data = append(list.Data, newModel(pool.Name, s.opts.Start.Unix()))
+	for _, t := range cfg.Targets() {
+		if cfg.Providers[t.ProviderIndex].Credentials.Passthrough {
+			p.passthrough[t.ID] = true
+		}
 	}
-	p.models = mustJSON(list)
+	byID := make(map[string]*preparedTarget) // pools have targets in common
+	for _, list := range [][]*routing.Pool{snapshot.Pools(), snapshot.Pins()} {
+		for _, pool := range list {
+			p.pools[pool] = p.preparePool(pool).strip(snapshot)
+			targets := pool.Targets()
+			for i := range targets {
+				t := &targets[i]
+				if byID[t.ID] == nil {
+					byID[t.ID] = p.prepareTarget(t)
+				}
+				p.targets[t] = byID[t.ID]
+			}
+		}
+	}
 	return p
 }
 
-func (s *Server) preparePool(pool *routing.Pool, idle time.Duration) *preparedPool {
-	targets := pool.Targets()
-	p := &preparedPool{targets: make(map[*routing.Target]*preparedTarget, len(targets))}
-	for i := range targets {
-		p.targets[&targets[i]] = prepareTarget(&targets[i])
+// pool gives the parts of this pool, in use since this snapshot or, if a reload came
+// between, a later one.
+func (p *prepared) pool(pool *routing.Pool) *preparedPool {
+	if had := p.pools[pool]; had != nil {
+		return had
 	}
-	for n := range min(pool.MaxRetries+1, len(targets)) {
-		p.retries = append(p.retries, setHeader(wire.HeaderMaxRetries, strconv.AppendInt(nil, int64(n), 10)))
+	return p.preparePool(pool)
+}
+
+// target is to targets what pool is to pools.
+func (p *prepared) target(t *routing.Target) *preparedTarget {
+	if had := p.targets[t]; had != nil {
+		return had
+	}
+	return p.prepareTarget(t)
+}
+
+func (p *prepared) preparePool(pool *routing.Pool) *preparedPool {
+	out := &preparedPool{}
+	for n := range pool.MaxRetries + 1 {
+		out.retries = append(out.retries, setHeader(wire.HeaderMaxRetries, strconv.AppendInt(nil, int64(n), 10)))
 	}
 	for _, kind := range []picker.Kind{picker.Unary, picker.Stream} {
-		p.kinds[kind] = prepareKind(pool, kind, idle, s.opts.External)
+		out.kinds[kind] = prepareKind(pool, kind, p.snapshot.Config, p.external)
 	}
-	return p
+	return out
 }
 
-func prepareTarget(t *routing.Target) *preparedTarget {
-	p := &preparedTarget{
+// retry gives the header that says how many entries come after the first.
+func (p *preparedPool) retry(n int) *corev3.HeaderValueOption {
+	if n < len(p.retries) {
+		return p.retries[n]
+	}
+	return setHeader(wire.HeaderMaxRetries, strconv.AppendInt(nil, int64(n), 10))
+}
+
+func (p *prepared) prepareTarget(t *routing.Target) *preparedTarget {
+	out := &preparedTarget{
 		group: element(structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
 			"name": structpb.NewStringValue(t.Cluster),
 			"clusters": structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{
@@ -102,20 +141,25 @@ func prepareTarget(t *routing.Target) *preparedTarget {
 				}}),
 			}}),
 		}})),
-		model: appendField(nil, wire.KeyModel, marshal(structpb.NewStringValue(t.Model))),
+		anyModel:    t.Model == "",
+		passthrough: p.passthrough[t.ID],
 	}
 	if visible(t.Cluster) {
-		p.cluster = setHeader(wire.HeaderCluster, []byte(t.Cluster))
+		out.cluster = setHeader(wire.HeaderCluster, []byte(t.Cluster))
 	}
-	return p
+	return out
 }
 
 // prepareKind chooses the header that carries the time limit: of one attempt, after
 // which the next entry follows, or of all attempts together. The former is left out
 // where timeouts.idle_secs ends a silent attempt at least as soon: once it is over Envoy
 // watches the attempt's silence no more.
-func prepareKind(pool *routing.Pool, kind picker.Kind, idle time.Duration, external bool) preparedKind {
+func prepareKind(pool *routing.Pool, kind picker.Kind, cfg *config.Config, external bool) preparedKind {
 	var k preparedKind
+	if caller := cfg.Callers.Identity.Header; caller != "" {
+		k.remove = append(k.remove, caller)
+	}
+	idle := cfg.Timeouts.Idle
 	name := ""
 	limit, perTry := pool.TimeLimit(kind)
 	if idleFirst := perTry && idle > 0 && limit >= idle; limit > 0 && !idleFirst {
@@ -128,7 +172,8 @@ func prepareKind(pool *routing.Pool, kind picker.Kind, idle time.Duration, exter
 	}
 	if !external {
 		// The rest of what a client may not say was stripped before any filter.
-		k.remove = []string{"authorization", "x-api-key"}
+		// A chain of filters brings back the credentials for whom they are meant.
+		k.remove = append(k.remove, wire.HeaderAuthorization, wire.HeaderXAPIKey)
 		return k
 	}
 	for _, h := range wire.StrippedHeaders() {

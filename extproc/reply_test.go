@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/pointsman/pointsman/internal/request"
 	"github.com/pointsman/pointsman/internal/routing"
 	"github.com/pointsman/pointsman/internal/wire"
 )
@@ -26,20 +27,33 @@ func TestAppendMetadata(t *testing.T) {
 		var groups [][]byte
 		var list []any
 		for _, c := range clusters {
-			groups = append(groups, prepareTarget(&routing.Target{Cluster: c}).group)
+			groups = append(groups, (&prepared{}).prepareTarget(&routing.Target{Cluster: c}).group)
 			list = append(list, map[string]any{
 				"name": c, "clusters": []any{map[string]any{"cluster_name": c, "weight": 1}},
 			})
 		}
-		model := prepareTarget(&routing.Target{Model: clusters[0], Cluster: "x"}).model
+		var fields []byte
+		fields = appendText(fields, wire.KeyModel, clusters[0])
+		fields = appendTrue(fields, wire.KeyForm)
+		fields = appendText(fields, wire.KeyAsked, "a\xff")
+		spans := make([]request.Span, len(clusters[0]))
+		var pairs []any
+		for i := range spans {
+			spans[i] = request.Span{Offset: i << i, Length: i}
+			pairs = append(pairs, []any{float64(i << i), float64(i)})
+		}
+		fields = appendSpans(fields, spans)
 		want, err := structpb.NewStruct(map[string]any{
-			wire.DecisionNamespace: map[string]any{wire.KeyPriorityGroups: list, wire.KeyModel: clusters[0]},
+			wire.DecisionNamespace: map[string]any{
+				wire.KeyPriorityGroups: list, wire.KeyModel: clusters[0], wire.KeyForm: true,
+				wire.KeyAsked: "a\uFFFD", wire.KeySpans: pairs,
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got extprocv3.ProcessingResponse
-		if err := proto.Unmarshal(appendMetadata(nil, groups, model), &got); err != nil {
+		if err := proto.Unmarshal(appendMetadata(nil, groups, fields), &got); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(&extprocv3.ProcessingResponse{DynamicMetadata: want}, &got, protocmp.Transform()); diff != "" {
@@ -51,7 +65,7 @@ func TestAppendMetadata(t *testing.T) {
 // Report 038: a cluster whose name cannot be sent as a header is named in the metadata only.
 func TestClusterThatIsNoHeader(t *testing.T) {
 	for cluster, ok := range map[string]bool{"pm|a/m": true, "ü-gpu 1": true, "a\nb": false, "a\x00b": false, "a\x7f": false, "": false} {
-		if got := prepareTarget(&routing.Target{Cluster: cluster}).cluster != nil; got != ok {
+		if got := (&prepared{}).prepareTarget(&routing.Target{Cluster: cluster}).cluster != nil; got != ok {
 			t.Errorf("%q as a header: %v, want %v", cluster, got, ok)
 		}
 	}

@@ -27,7 +27,7 @@ type Router interface {
 	// Decide chooses for a request. It may block as long as ctx lives. The
 	// error is a *routing.Refusal, or that of ctx. The decision refers to nothing
 	// of q.
-	Decide(ctx context.Context, s *routing.Snapshot, q *request.Request) (*routing.Decision, error)
+	Decide(ctx context.Context, s *routing.Snapshot, q *request.Request, caller string) (*routing.Decision, error)
 }
 
 // Ledger keeps the open decisions. Its methods never block.
@@ -58,10 +58,11 @@ type Options struct {
 type Server struct {
 	extprocv3.UnimplementedExternalProcessorServer
 
-	opts     Options
-	prepared atomic.Pointer[prepared]
-	scratch  sync.Pool // of *scratch
-	empty    empty
+	opts      Options
+	prepared  atomic.Pointer[prepared]
+	preparing sync.Mutex
+	scratch   sync.Pool // of *scratch
+	empty     empty
 
 	open    atomic.Int64 // requests
 	lastEnd atomic.Int64 // of a request, Unix ns; that of the start as long as there was none

@@ -233,6 +233,8 @@ type peer struct {
 	whole bool
 	// delay is how long an answer takes.
 	delay time.Duration
+	// secretOf gives the secret that a cluster names.
+	secretOf map[string]string
 
 	stop  context.CancelFunc
 	ended chan struct{}
@@ -251,6 +253,7 @@ var (
 	cds = clusters.typeURL()
 	lds = listeners.typeURL()
 	rds = routes.typeURL()
+	sds = secrets.typeURL()
 )
 
 // connect is a new Envoy.
@@ -329,6 +332,9 @@ func (p *peer) open() {
 	if len(p.have[lds]) > 0 { // a reconnection
 		types = append(types, lds, rds)
 	}
+	if len(p.have[sds]) > 0 {
+		types = append(types, sds)
+	}
 	for _, typeURL := range types {
 		p.asked[typeURL] = true
 	}
@@ -369,6 +375,11 @@ func (p *peer) first(typeURL string) *discoveryv3.DeltaDiscoveryRequest {
 	req := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, InitialResourceVersions: p.holds(typeURL)}
 	if typeURL == rds {
 		req.ResourceNamesSubscribe = []string{wire.RouteName}
+	}
+	if typeURL == sds {
+		for name := range req.InitialResourceVersions {
+			req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, name)
+		}
 	}
 	return req
 }
@@ -439,8 +450,27 @@ func (p *peer) answer(ctx context.Context, resp *discoveryv3.DeltaDiscoveryRespo
 		ack.ErrorDetail = &status.Status{Code: int32(codes.Internal), Message: message}
 	}
 	p.send(ctx, ack)
+	if typeURL == cds && len(bad) == 0 {
+		p.askSecrets(ctx, resp)
+	}
 	if more != "" {
 		p.send(ctx, p.first(more))
+	}
+}
+
+// askSecrets subscribes to what new clusters need.
+func (p *peer) askSecrets(ctx context.Context, resp *discoveryv3.DeltaDiscoveryResponse) {
+	for _, r := range resp.GetResources() {
+		need := p.secretOf[r.GetName()]
+		p.mu.Lock()
+		known := need == "" || p.asked[sds+need]
+		p.asked[sds+need] = true
+		p.mu.Unlock()
+		if !known {
+			req := p.first(sds)
+			req.ResourceNamesSubscribe = []string{need}
+			p.send(ctx, req)
+		}
 	}
 }
 

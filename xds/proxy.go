@@ -24,6 +24,8 @@ type proxy struct {
 	// inherited says that it had a listener before its stream broke, until it
 	// says so itself.
 	inherited bool
+	// inheritedSecrets are those that it had then, until it asks for secrets itself.
+	inheritedSecrets map[string]string
 
 	subs   [kinds]*subscription
 	others map[string]*subscription // by type, of those that are not served
@@ -53,6 +55,15 @@ func (p *proxy) has(k kind, name string) bool {
 	return ok
 }
 
+// hasSecret tells whether the Envoy has a secret, in whatever version.
+func (p *proxy) hasSecret(name string) bool {
+	if p.subs[secrets] == nil {
+		_, ok := p.inheritedSecrets[name]
+		return ok
+	}
+	return p.has(secrets, name)
+}
+
 // hasListener tells whether the Envoy has accepted a listener.
 func (p *proxy) hasListener() bool {
 	if sub := p.subs[listeners]; sub != nil {
@@ -68,7 +79,8 @@ func (s *Server) settled(p *proxy, k kind) bool {
 }
 
 // complete tells whether an Envoy has accepted everything it subscribed to. One
-// that does not take clusters cannot carry requests to targets.
+// that does not take clusters cannot carry requests to targets. One that has a
+// cluster will ask for its secret; until then it is still loading.
 func (s *Server) complete(p *proxy) bool {
 	if p.subs[clusters] == nil {
 		return false
@@ -78,7 +90,22 @@ func (s *Server) complete(p *proxy) bool {
 			return false
 		}
 	}
+	for name, need := range s.mu.store.needs {
+		if p.has(clusters, name) && !p.hasSecret(need) && !p.refused(secrets, need) {
+			return false
+		}
+	}
 	return true
+}
+
+// refused tells whether the Envoy has refused a resource in some version, and has none.
+func (p *proxy) refused(k kind, name string) bool {
+	sub := p.subs[k]
+	if sub == nil {
+		return false
+	}
+	_, ok := sub.rejected[name]
+	return ok
 }
 
 // succeed lets a new stream take the place of a lost Envoy of its node id. What
@@ -102,6 +129,10 @@ func (s *Server) succeed(p *proxy, sub *subscription) {
 	p.inherited = lost.hasListener()
 	if had := lost.subs[clusters]; had != nil {
 		sub.rejected = had.rejected
+	}
+	p.inheritedSecrets = lost.inheritedSecrets
+	if had := lost.subs[secrets]; had != nil {
+		p.inheritedSecrets = had.accepted
 	}
 }
 

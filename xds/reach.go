@@ -51,12 +51,33 @@ func (s *Server) reachable() map[string]bool {
 	out := make(map[string]bool, len(s.mu.store.targets)+len(s.mu.store.external))
 	for name, id := range s.mu.store.targets {
 		out[id] = len(counting) > 0 && !s.mu.store.withdrawn[name] &&
-			!slices.ContainsFunc(counting, func(p *proxy) bool { return !p.has(clusters, name) })
+			!slices.ContainsFunc(counting, func(p *proxy) bool { return !s.canReach(p, name) })
 	}
 	for id := range s.mu.store.external {
 		out[id] = true // the proxy's own clusters: nobody is asked
 	}
 	return out
+}
+
+// canReach tells whether an Envoy can send to a cluster of a target: it has the
+// cluster, the secret that it needs, and nothing stays in force in which the cluster
+// would show its engine what another target was given. The mutex is held.
+func (s *Server) canReach(p *proxy, name string) bool {
+	if !p.has(clusters, name) {
+		return false
+	}
+	if need := s.mu.store.needs[name]; need != "" && !p.hasSecret(need) {
+		return false
+	}
+	sub := p.subs[clusters]
+	accepted := sub.accepted[name]
+	if chainIn(accepted) >= s.mu.store.chain {
+		return true
+	}
+	// Its filters do too little for the other clusters. That is soon over if the next form
+	// is on its way; but if that was refused, or there is none, the old one stays.
+	now := s.mu.store.resources[clusters][name]
+	return s.mu.store.removed[name].IsZero() && now != nil && now.version != accepted && sub.rejected[name].version != now.version
 }
 
 func (s *Server) counting() []*proxy {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -39,15 +40,28 @@ func realConfig(n int, socket string) *config.Config {
 	}
 	for i := range n {
 		id := fmt.Sprintf("t%02d", i)
-		cfg.Providers = append(cfg.Providers, config.Provider{Name: id, Slug: id, Host: id, Addr: "127.0.0.1:1"})
+		cfg.Providers = append(cfg.Providers, config.Provider{Name: id, Host: id, Addr: "127.0.0.1:1"})
 		cfg.Routes = append(cfg.Routes, config.Route{Model: id, Targets: []config.Target{{Provider: id, Model: "m", ID: id, ProviderIndex: i}}})
 	}
 	return cfg
 }
 
+// upstreams are the addresses of the configuration, and these keys.
+func upstreams(cfg *config.Config, keys ...string) map[string]envoy.Upstream {
+	up := map[string]envoy.Upstream{}
+	for i, pr := range cfg.Providers {
+		u := envoy.Upstream{Addresses: []netip.AddrPort{netip.MustParseAddrPort(pr.Addr)}}
+		if i < len(keys) {
+			u.Key = keys[i]
+		}
+		up[pr.Name] = u
+	}
+	return up
+}
+
 func realResources(t *testing.T, cfg *config.Config) *envoy.Resources {
 	t.Helper()
-	res, err := envoy.Build(cfg)
+	res, err := envoy.Build(cfg, upstreams(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func testRejectedCluster(t *testing.T, whole bool, at int) {
 		}
 		wantEqual(t, "reason", w.reason(bad), wantReason)
 		wantEqual(t, "reason of another", w.reason(good[0]), "")
-		wantEqual(t, "counted", w.Rejections(), map[string]uint64{"cluster": 1, "route": 0, "listener": 0})
+		wantEqual(t, "counted", w.Rejections(), map[string]uint64{"secret": 0, "cluster": 1, "route": 0, "listener": 0})
 		if n := len(p.sent(cds)); n > 9 { // all, the halvings, the rest
 			t.Errorf("%d responses: %v", n, p.sent(cds))
 		}

@@ -27,7 +27,7 @@ func (s *Server) Proxies() (connected, counting int) {
 }
 
 // Rejections counts the resources that were refused, by an Envoy or by
-// validation, by type: cluster, route, listener.
+// validation, by type: secret, cluster, route, listener.
 func (s *Server) Rejections() map[string]uint64 {
 	out := make(map[string]uint64, kinds)
 	for k := range kinds {
@@ -73,6 +73,12 @@ func (s *Server) Status() ([]ProxyStatus, []TargetStatus) {
 				if now := st.resources[clusters][name]; now != nil && now.version == r.version {
 					ps.Rejected[name], reasons[name] = r.reason, r.reason
 				}
+			}
+		}
+		for name, need := range st.needs {
+			if p.refused(secrets, need) {
+				reason := "its secret was refused"
+				ps.Rejected[name], reasons[name] = reason, reason
 			}
 		}
 		proxies = append(proxies, ps)

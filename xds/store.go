@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -22,7 +23,8 @@ import (
 type kind int
 
 const (
-	clusters kind = iota
+	secrets kind = iota
+	clusters
 	routes
 	listeners
 	kinds
@@ -30,6 +32,7 @@ const (
 
 // kindTable names the kinds: for logs and metrics, and as the protocol does.
 var kindTable = [kinds]struct{ name, typeURL string }{
+	secrets:   {"secret", "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"},
 	clusters:  {"cluster", "type.googleapis.com/envoy.config.cluster.v3.Cluster"},
 	routes:    {"route", "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"},
 	listeners: {"listener", "type.googleapis.com/envoy.config.listener.v3.Listener"},
@@ -63,7 +66,9 @@ type fault struct{ name, version, reason string }
 type prepared struct {
 	resources [kinds]map[string]*resource
 	targets   map[string]string // cluster -> target id
+	needs     map[string]string // cluster -> secret
 	external  []string
+	chain     envoy.Chain
 	faults    []fault // clusters only
 }
 
@@ -72,16 +77,29 @@ func prepare(res *envoy.Resources) (*prepared, error) {
 	if res == nil {
 		return nil, errors.New("no resources")
 	}
-	p := &prepared{targets: maps.Clone(res.Targets), external: slices.Clone(res.External)}
+	p := &prepared{
+		targets: maps.Clone(res.Targets), needs: maps.Clone(res.Needs),
+		external: slices.Clone(res.External), chain: res.Chain,
+	}
 	for k := range p.resources {
 		p.resources[k] = map[string]*resource{}
 	}
+	for name, secret := range res.Secrets {
+		// What is wrong with one is not said: it would be said with the secret.
+		if r, err := newResource(secret); err == nil && len(secret.GetGenericSecret().GetSecret().GetInlineString()) > 0 {
+			p.resources[secrets][name] = r
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(res.Clusters)) {
 		r, err := newResource(res.Clusters[name])
+		if need := res.Needs[name]; err == nil && need != "" && p.resources[secrets][need] == nil {
+			err = fmt.Errorf("the secret %s that it needs is missing or not valid", need)
+		}
 		if err != nil {
 			p.faults = append(p.faults, fault{name: name, version: "invalid: " + err.Error(), reason: tidy(err.Error())})
 			continue
 		}
+		r.version = withChain(r.version, res.Chain)
 		p.resources[clusters][name] = r
 	}
 	if res.Route != nil {
@@ -114,6 +132,22 @@ func newResource(m proto.Message) (*resource, error) {
 	return &resource{version: strconv.FormatUint(xxh3.Hash(body.GetValue()), 16), body: body}, nil
 }
 
+// withChain makes the chain of a cluster's filters readable in its version, also for a
+// pointsman that has started since.
+func withChain(version string, chain envoy.Chain) string {
+	if chain == envoy.ChainNone {
+		return version
+	}
+	return version + "." + strconv.Itoa(int(chain))
+}
+
+// chainIn gives the chain of the cluster of this version.
+func chainIn(version string) envoy.Chain {
+	_, chain, _ := strings.Cut(version, ".")
+	n, _ := strconv.Atoi(chain)
+	return envoy.Chain(n)
+}
+
 // validate checks a message and all that is packed in it.
 func validate(m proto.Message) error {
 	check := func(m proto.Message) error {
@@ -140,6 +174,8 @@ type store struct {
 	removed   map[string]time.Time     // draining cluster -> since when
 	withdrawn map[string]bool          // about to be deleted
 	external  map[string]bool          // target ids
+	needs     map[string]string        // cluster -> secret, of draining ones too
+	chain     envoy.Chain              // of the latest clusters
 	invalid   map[string]string        // cluster whose latest form is not valid -> why
 	logged    [kinds]map[string]string // name -> version whose refusal was logged
 }
@@ -147,7 +183,7 @@ type store struct {
 func newStore() store {
 	st := store{
 		targets: map[string]string{}, removed: map[string]time.Time{}, withdrawn: map[string]bool{},
-		external: map[string]bool{}, invalid: map[string]string{},
+		external: map[string]bool{}, needs: map[string]string{}, invalid: map[string]string{},
 	}
 	for k := range kinds {
 		st.resources[k] = map[string]*resource{}
@@ -168,6 +204,7 @@ func (st *store) apply(p *prepared, now time.Time) (news []fault) {
 		}
 		if had := old[f.name]; had != nil {
 			next[f.name] = had
+			st.keepSecret(p, f.name)
 		}
 	}
 	removed := map[string]time.Time{}
@@ -181,12 +218,14 @@ func (st *store) apply(p *prepared, now time.Time) (news []fault) {
 			continue // nobody waits for it
 		}
 		next[name], targets[name] = r, id
+		st.keepSecret(p, name)
 		if removed[name] = st.removed[name]; removed[name].IsZero() {
 			removed[name] = now
 		}
 	}
 	maps.Copy(targets, p.targets)
 	st.resources, st.targets, st.removed, st.invalid = p.resources, targets, removed, invalid
+	st.needs, st.chain = p.needs, p.chain
 	st.withdrawn = map[string]bool{}
 	for k := range kinds {
 		maps.DeleteFunc(st.logged[k], func(name, _ string) bool {
@@ -198,6 +237,25 @@ func (st *store) apply(p *prepared, now time.Time) (news []fault) {
 		st.external[id] = true
 	}
 	return news
+}
+
+// keepSecret takes over what a cluster needs that stays as it was. A newer key of the
+// same name is as good.
+func (st *store) keepSecret(p *prepared, cluster string) {
+	need := st.needs[cluster]
+	if need == "" {
+		delete(p.needs, cluster)
+		return
+	}
+	if p.needs == nil {
+		p.needs = map[string]string{}
+	}
+	p.needs[cluster] = need
+	if p.resources[secrets][need] == nil {
+		if had := st.resources[secrets][need]; had != nil {
+			p.resources[secrets][need] = had
+		}
+	}
 }
 
 // ids are the ids of all targets, draining ones included.
@@ -235,6 +293,12 @@ func (st *store) deleteWithdrawn() {
 		delete(st.resources[clusters], name)
 		delete(st.targets, name)
 		delete(st.removed, name)
+		delete(st.needs, name)
 	}
 	clear(st.withdrawn)
+	needed := map[string]bool{}
+	for _, secret := range st.needs {
+		needed[secret] = true
+	}
+	maps.DeleteFunc(st.resources[secrets], func(name string, _ *resource) bool { return !needed[name] })
 }

@@ -124,7 +124,7 @@ func (s *Server) subscribe(p *proxy, req *discoveryv3.DeltaDiscoveryRequest) (*s
 		p.others[req.GetTypeUrl()] = sub
 		return sub, nil
 	}
-	sub := newSubscription(req, k != routes)
+	sub := newSubscription(req, k == clusters || k == listeners)
 	p.subs[k] = sub
 	if k == clusters {
 		s.succeed(p, sub)

@@ -164,6 +164,9 @@ func (s *subscription) answered(req *discoveryv3.DeltaDiscoveryRequest) (refused
 	}
 	names := slices.Sorted(maps.Keys(p.versions))
 	message := req.GetErrorDetail().GetMessage()
+	if s.typeURL == secrets.typeURL() {
+		message = secretRefused(message, names)
+	}
 	bad := blamed(message, names)
 	switch {
 	case len(bad) > 0:
@@ -185,6 +188,16 @@ func (s *subscription) answered(req *discoveryv3.DeltaDiscoveryRequest) (refused
 		refused = append(refused, fault{name, p.versions[name], bad[name]})
 	}
 	return refused
+}
+
+// secretRefused stands for an Envoy's message about secrets, which may quote them: of
+// it no more is kept than the names.
+func secretRefused(message string, names []string) string {
+	out := "the proxy refused it"
+	for name := range blamed(message, names) {
+		out = name + ": " + out
+	}
+	return out
 }
 
 func (s *subscription) accept(p *pending) {

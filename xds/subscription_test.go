@@ -2,6 +2,7 @@ package xds
 
 import (
 	"fmt"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ import (
 )
 
 func TestTypeURLs(t *testing.T) {
-	for k, m := range [kinds]proto.Message{&clusterv3.Cluster{}, &routev3.RouteConfiguration{}, &listenerv3.Listener{}} {
+	for k, m := range [kinds]proto.Message{&tlsv3.Secret{}, &clusterv3.Cluster{}, &routev3.RouteConfiguration{}, &listenerv3.Listener{}} {
 		a, err := anypb.New(m)
 		if err != nil {
 			t.Fatal(err)

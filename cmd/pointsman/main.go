@@ -21,6 +21,7 @@ import (
 	"github.com/pointsman/pointsman/envoy"
 	"github.com/pointsman/pointsman/internal/app"
 	"github.com/pointsman/pointsman/internal/config"
+	"github.com/pointsman/pointsman/internal/upstream"
 )
 
 // version is set at build time: -ldflags "-X main.version=v1.2.3".
@@ -90,13 +91,21 @@ func checkCommand(stdout io.Writer) *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	path := configFlag(c)
+	noSecrets := c.Flags().Bool("no-secrets", false, "missing environment variables and files of keys and TLS are warnings")
 	c.RunE = func(*cobra.Command, []string) error {
 		cfg, err := config.Load(*path)
 		if err != nil {
 			return err
 		}
-		if _, err := envoy.Build(cfg); err != nil {
+		missing := upstream.Check(cfg)
+		if len(missing) > 0 && !*noSecrets {
+			return missing
+		}
+		if _, err := envoy.Build(cfg, nil); err != nil {
 			return err
+		}
+		for _, f := range missing {
+			fmt.Fprintln(stdout, "warning:", f)
 		}
 		for _, w := range cfg.Warnings {
 			fmt.Fprintln(stdout, "warning:", w)

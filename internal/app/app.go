@@ -33,6 +33,7 @@ import (
 	"github.com/pointsman/pointsman/internal/outcome"
 	"github.com/pointsman/pointsman/internal/routing"
 	"github.com/pointsman/pointsman/internal/tracker"
+	"github.com/pointsman/pointsman/internal/upstream"
 	"github.com/pointsman/pointsman/xds"
 )
 
@@ -64,6 +65,7 @@ type App struct {
 	metrics *metrics.Metrics
 	extproc *extproc.Server
 	xds     *xds.Server
+	sources *upstream.Sources
 	grpc    *grpc.Server
 	health  *health.Server
 	admin   *admin.Server
@@ -71,6 +73,8 @@ type App struct {
 	grpcLis, adminLis net.Listener
 
 	file     []byte // content of the configuration file when it was last looked at
+	unmet    bool   // it was refused for what it refers to, which may be there by now
+	chain    envoy.Chain
 	cfg      atomic.Pointer[config.Config]
 	retry    atomic.Pointer[map[int]bool] // statuses after which Envoy tries the next entry
 	maxBody  int64                        // the largest body that the gRPC server takes
@@ -127,10 +131,11 @@ func (a *App) build(cfg *config.Config) error {
 		Free:        a.router.Free,
 		Sink:        sinks{a.metrics, a.reqLog},
 	})
+	a.sources = upstream.New(upstream.Options{Log: a.events})
 	a.xds = xds.New(xds.Options{Log: a.events, Targets: a.tracker, DrainMax: func() time.Duration { return a.cfg.Load().Drain.Max }})
 	reg.MustRegister(&metrics.Gauges{Snapshot: a.router.Snapshot, Proxies: a.xds, Dropped: a.log.Dropped})
 
-	if err := a.install(cfg); err != nil {
+	if err := a.install(context.Background(), cfg); err != nil {
 		return err
 	}
 
@@ -161,8 +166,14 @@ func (a *App) build(cfg *config.Config) error {
 // install puts a configuration into force. The order matters: the tracker must
 // know a target before its cluster is accepted, and a removed target must no longer be
 // chosen when its cluster may be withdrawn. On an error nothing has changed.
-func (a *App) install(cfg *config.Config) error {
-	resources, err := envoy.Build(cfg)
+//
+// It waits for the names of providers, as long as ctx lives and 5 s at most.
+func (a *App) install(ctx context.Context, cfg *config.Config) error {
+	loaded, err := a.sources.Load(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	resources, err := envoy.BuildOver(cfg, upstreams(loaded.States), a.chain)
 	if err != nil {
 		return err
 	}
@@ -176,6 +187,7 @@ func (a *App) install(cfg *config.Config) error {
 	}
 	a.retry.Store(&retry)
 	a.cfg.Store(cfg)
+	a.sources.Configure(loaded)
 	a.tracker.Configure(trackerSettings(cfg))
 	a.router.Swap(snapshot)
 	targets, endpoints := snapshot.Targets()
@@ -189,7 +201,30 @@ func (a *App) install(cfg *config.Config) error {
 	if err := a.xds.Update(resources); err != nil {
 		return fmt.Errorf("resources for Envoy: %w", err)
 	}
+	// Requests that began under a chain may run for as long as answers do, so there is no way back.
+	a.chain = resources.Chain
 	return nil
+}
+
+// refresh gives Envoy the addresses and keys that have changed under the configuration in force.
+func (a *App) refresh() {
+	resources, err := envoy.BuildOver(a.cfg.Load(), upstreams(a.sources.Now()), a.chain)
+	if err == nil {
+		err = a.xds.Update(resources)
+	}
+	if err != nil {
+		a.events.Error("changed addresses or keys cannot be given to Envoy", "error", err.Error())
+	}
+}
+
+// upstreams is what Envoy's resources are made of.
+func upstreams(states map[string]upstream.State) map[string]envoy.Upstream {
+	authorities := upstream.SystemAuthorities()
+	all := make(map[string]envoy.Upstream, len(states))
+	for name, s := range states {
+		all[name] = envoy.Upstream{Addresses: s.Addresses, Key: s.Key, Authorities: authorities}
+	}
+	return all
 }
 
 // Run serves until a signal ends it, and then returns nil; an error means that
@@ -209,12 +244,20 @@ func (a *App) Run() error {
 	g.Go(func() error { return a.ledger.Run(ctx) })
 	g.Go(func() error { return a.xds.Run(ctx) })
 	g.Go(func() error { return a.sweep(ctx) })
-	changed := make(chan struct{}, 1)
+	changed, moved := make(chan struct{}, 1), make(chan struct{}, 1)
 	g.Go(func() error {
 		return config.Watch(ctx, a.opts.ConfigPath, func() {
 			select {
 			case changed <- struct{}{}:
 			default: // a reload that has not begun yet will see this change too
+			}
+		})
+	})
+	g.Go(func() error {
+		return a.sources.Run(ctx, func(map[string]upstream.State) {
+			select {
+			case moved <- struct{}{}:
+			default: // a refresh that has not begun yet will see this change too
 			}
 		})
 	})
@@ -224,7 +267,7 @@ func (a *App) Run() error {
 		"grpc", a.grpcLis.Addr().String(), "admin", a.adminLis.Addr().String(), "envoy_listener", cfg.Envoy.Listener)
 	g.Go(func() error {
 		defer cancel()
-		return a.control(ctx, changed, child)
+		return a.control(ctx, changed, moved, child)
 	})
 	err := g.Wait()
 	if errors.Is(err, errEnded) {

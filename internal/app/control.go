@@ -20,18 +20,23 @@ const (
 	idleBeforeEnd = 5 * time.Second
 	// drainCheck is how often a draining process looks whether it is idle.
 	drainCheck = 50 * time.Millisecond
+	// reloadResolve is how long a reload waits for names that are new: a change must be in
+	// force within 2 s. Names that take longer come later.
+	reloadResolve = time.Second
 )
 
-// control reacts to signals, to the changed file and to the end of the Envoy
-// child, until one of them ends the process.
-func (a *App) control(ctx context.Context, changed <-chan struct{}, child *child) error {
+// control reacts to signals, to the changed file, to addresses and keys that have moved, and to
+// the end of the Envoy child, until one of them ends the process.
+func (a *App) control(ctx context.Context, changed, moved <-chan struct{}, child *child) error {
 	var drain <-chan struct{} // closed when draining is over
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
-			a.reload()
+			a.reload(ctx)
+		case <-moved:
+			a.refresh()
 		case err := <-child.died:
 			return err
 		case <-drain:
@@ -40,7 +45,10 @@ func (a *App) control(ctx context.Context, changed <-chan struct{}, child *child
 		case sig := <-a.opts.Signals:
 			switch {
 			case sig == syscall.SIGHUP:
-				a.reload()
+				if a.unmet {
+					a.file = nil // what it refers to may be there now
+				}
+				a.reload(ctx)
 			case sig == syscall.SIGTERM && drain == nil:
 				drain = a.drain(ctx)
 			default:
@@ -86,7 +94,7 @@ func (a *App) drain(ctx context.Context) <-chan struct{} {
 
 // reload reads the file again and puts it into force if it changed. A refused
 // file changes nothing.
-func (a *App) reload() {
+func (a *App) reload(ctx context.Context) {
 	data, err := config.Read(a.opts.ConfigPath)
 	if err != nil {
 		a.refuse(err)
@@ -95,7 +103,7 @@ func (a *App) reload() {
 	if bytes.Equal(data, a.file) {
 		return
 	}
-	a.file = data
+	a.file, a.unmet = data, false
 	cfg, err := config.Parse(a.opts.ConfigPath, data)
 	if err != nil {
 		a.refuse(err)
@@ -105,7 +113,10 @@ func (a *App) reload() {
 	if a.tempDir != "" && !cfg.Listen.GRPCSet {
 		cfg.Listen.GRPC = old.Listen.GRPC // the socket in the temporary folder
 	}
-	if err := a.install(cfg); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, reloadResolve)
+	defer cancel()
+	if err := a.install(ctx, cfg); err != nil {
+		a.unmet = true
 		a.refuse(err)
 		return
 	}

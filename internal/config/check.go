@@ -15,7 +15,8 @@ func check(d *decoder, cfg *Config) {
 	checkOrder(d, "retry.base_backoff_ms", "retry.max_backoff_ms", cfg.Retry.BaseBackoff, cfg.Retry.MaxBackoff)
 	checkOrder(d, "cooldown.base_secs", "cooldown.max_secs", cfg.Cooldown.Base, cfg.Cooldown.Max)
 	checkProviders(d, cfg)
-	checkRoutes(d, cfg)
+	checkPools(d, cfg)
+	checkCallers(d, cfg)
 }
 
 // at gives the position of a field, and its line: that of the nearest block around
@@ -106,12 +107,14 @@ func checkProviders(d *decoder, cfg *Config) {
 		}
 		checkProviderSlug(d, cfg, i, sameName, slugs)
 		if d.ok("providers[%d].url", i) {
-			var err error
-			if p.Host, p.Addr, err = parseURL(p.URL); err != nil {
+			a, err := parseURL(p.URL)
+			if err != nil {
 				f, line := d.at("providers[%d].url", i)
 				d.fault(f, line, "%s", err)
 			}
+			p.HTTPS, p.Host, p.Hostname, p.Port, p.Prefix, p.Addr = a.https, a.host, a.hostname, a.port, a.prefix, a.addr
 		}
+		checkCredentials(d, cfg, i)
 		f, line := d.at("providers[%d].cluster", i)
 		switch {
 		case d.bad("envoy.clusters") || d.bad("%s", f.path):

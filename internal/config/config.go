@@ -20,6 +20,10 @@ type Config struct {
 	Envoy     Envoy      `yaml:"envoy"`
 	Providers []Provider `yaml:"providers" required:"true"`
 	Routes    []Route    `yaml:"routes"`
+	Groups    []Group    `yaml:"groups"`
+
+	Callers     Callers       `yaml:"callers"`
+	Passthrough []Passthrough `yaml:"passthrough"`
 
 	Timeouts  Timeouts  `yaml:"timeouts"`
 	Retry     Retry     `yaml:"retry"`
@@ -33,6 +37,7 @@ type Config struct {
 	Log       Log       `yaml:"log"`
 	Drain     Drain     `yaml:"drain"`
 	Tracker   Tracker   `yaml:"tracker"`
+	DNS       DNS       `yaml:"dns"`
 
 	// ResponseHeaders tells the client which target answered (x-pointsman-*).
 	ResponseHeaders bool `yaml:"response_headers" default:"true" doc:"answers tell which target made them, in the headers x-pointsman-provider, -target, -model and -attempts"`
@@ -82,28 +87,13 @@ type Envoy struct {
 	Clusters string `yaml:"clusters" enum:"managed|external" default:"managed" doc:"managed: pointsman gives Envoy its clusters. external: the clusters are your own, named by providers[].cluster, and no proxy is asked whether it can reach a target"`
 }
 
-// Provider is one upstream service.
-type Provider struct {
-	Name string `yaml:"name" format:"name" required:"true" doc:"name of the service, unique"`
-	// Slug is the address form of the name, derived when absent. May be ""
-	// when nothing is left of the name.
-	Slug string `yaml:"slug" format:"slug" doc:"address form of the name, unique: a-z, 0-9 and -, at most 63. Default: made from the name"`
-	Kind string `yaml:"kind" enum:"openai|anthropic|vllm|sglang|trtllm|triton|tgi|llamacpp|other" default:"other" doc:"what kind of service it is"`
-	// URL is the base address, parsed into Host and Port.
-	URL string `yaml:"url" required:"true" doc:"base address: http://, an IP address, an optional port (80)"`
-	// Cluster names the user's own cluster; required with envoy.clusters: external.
-	Cluster string `yaml:"cluster" format:"name" doc:"name of your own Envoy cluster; required with envoy.clusters: external"`
-
-	Host string `yaml:"-"` // as it stands in the URL, for the Host header: with the port if the URL has one
-	Addr string `yaml:"-"` // IP:port
-	Line int    `yaml:"-"`
-}
-
-// Route is a public model name, a strategy, and an ordered list of targets.
+// Route is a public model name, a strategy, and an ordered list of targets, or several
+// such lists as variants.
 type Route struct {
-	Model    string   `yaml:"model" format:"name" required:"true" doc:"public model name, unique: what clients ask for"`
-	Strategy string   `yaml:"strategy" enum:"$strategies" default:"round_robin" doc:"how a target is chosen"`
-	Targets  []Target `yaml:"targets" required:"true"`
+	Model    string    `yaml:"model" format:"name" required:"true" doc:"public model name, unique: what clients ask for"`
+	Strategy string    `yaml:"strategy" enum:"$strategies" default:"round_robin" doc:"how a target is chosen"`
+	Targets  []Target  `yaml:"targets"`
+	Variants []Variant `yaml:"variants"`
 
 	// Timeouts, Retry, Prefix and LoadGuard are the deployment's settings with what the route
 	// itself says laid over them.
@@ -115,16 +105,43 @@ type Route struct {
 	Line int `yaml:"-"`
 }
 
-// Target is a (provider, upstream model) pair inside a route.
+// Variant is one of several weighted target lists of a route. Its pool is named
+// model::name.
+type Variant struct {
+	Name string `yaml:"name" format:"name" required:"true" doc:"name of the variant, unique in its route"`
+	// Weight is 0..1,000,000; 0 = never the primary.
+	Weight  int      `yaml:"weight" default:"1" min:"0" max:"1000000" doc:"how often the variant is the one that is asked first, in proportion. 0 = only when others have nothing left"`
+	Targets []Target `yaml:"targets" required:"true"`
+
+	Line int `yaml:"-"`
+}
+
+// Group is a named set of members, addressed as slug/model.
+type Group struct {
+	Name     string   `yaml:"name" format:"name" required:"true" doc:"name of the group, unique"`
+	Slug     string   `yaml:"slug" format:"slug" doc:"address form of the name: clients ask for slug/model. Unique, also among the providers. Default: made from the name"`
+	Strategy string   `yaml:"strategy" enum:"$strategies" default:"round_robin" doc:"how a member is chosen"`
+	Members  []Target `yaml:"members"`
+
+	Timeouts  RouteTimeouts `yaml:"timeouts" inherit:"timeouts"`
+	Retry     RouteRetry    `yaml:"retry" inherit:"retry"`
+	Prefix    RoutePrefix   `yaml:"prefix" inherit:"prefix"`
+	LoadGuard LoadGuard     `yaml:"load_guard" inherit:"load_guard"`
+
+	Line int `yaml:"-"`
+}
+
+// Target is a (provider, upstream model) pair inside a pool.
 type Target struct {
 	// Provider is the name of a provider.
 	Provider string `yaml:"provider" required:"true" doc:"name of a provider"`
-	// Model is the upstream model: the route's own name when absent in the file.
-	Model string `yaml:"model" format:"name" doc:"upstream model; default: the route's model. In this version the same for all targets of a route"`
+	// Model is the upstream model: the route's own name when absent in the file. A member of a
+	// group without a model serves whatever model is asked for, and keeps "".
+	Model string `yaml:"model" format:"name" doc:"upstream model. Default: the route's model; in a group, what stands right of the slug in the request"`
 	// Weight is 0..1,000,000; 0 drains.
 	Weight int `yaml:"weight" default:"1" min:"0" max:"1000000" doc:"share of the target, for strategies that read weights. 0 drains it: it is never chosen"`
-	// ID is <provider slug>/<upstream model> when absent in the file.
-	ID string `yaml:"id" format:"id" doc:"names the target: what is learned hangs on it. 1 to 128 of letters, digits and . _ : / * -. Default: <provider slug>/<upstream model>; required without a slug"`
+	// ID is <provider slug>/<upstream model> when absent in the file, with * for no model.
+	ID string `yaml:"id" format:"id" doc:"names the target: what is learned hangs on it. 1 to 128 of letters, digits and . _ : / * -. Default: <provider slug>/<upstream model>, with * for a member that serves any model; required without a slug"`
 
 	ProviderIndex int `yaml:"-"` // into Config.Providers
 	Line          int `yaml:"-"`

@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "rewrite the expected messages and the r
 
 // TestBadFiles holds every file of the corpus against its messages, which are
 // all its faults. Numbered cases and reports are named in the files:
-// case 9 and report 186 in strategies, case 246 in ids, case 415 in listen,
+// case 9 and report 186 in strategies, case 246 in ids and pin-ids, case 231 in groups, case 415 in listen,
 // report 056 in weights, report 187 in durations, numbers and listen, report 190 in unknown-keys.
 func TestBadFiles(t *testing.T) {
 	for _, file := range glob(t, "testdata/bad/*.yaml") {

@@ -83,9 +83,13 @@ func (d *decoder) decode(v reflect.Value, n *yaml.Node, f field) {
 		}
 		return
 	}
-	perKindBlock := v.Type() == reflect.TypeFor[PerKind]() && n.Kind == yaml.MappingNode
+	if v.Kind() == reflect.Pointer { // an optional block: nil without it
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	}
+	block := blockOrWord(v.Type()) && n.Kind == yaml.MappingNode
 	switch parse := scalarParser(v.Type(), f.tag); {
-	case parse != nil && !perKindBlock:
+	case parse != nil && !block:
 		d.scalar(v, n, f, line, parse)
 	case v.Kind() == reflect.Struct:
 		d.mapping(v, n, f, line)

@@ -26,6 +26,16 @@ func parseFormat(s, format string) (any, error) {
 		return s, checkID(s)
 	case "header":
 		return header(s)
+	case "env":
+		return s, checkEnv(s)
+	case "file":
+		return s, checkFile(s)
+	case "host":
+		return s, checkHost(s)
+	case "caller-header":
+		return checkHeader(s)
+	case "path":
+		return s, checkPath(s)
 	case "hostport|off":
 		if s == Off {
 			return s, nil

@@ -105,12 +105,25 @@ func FuzzParse(f *testing.F) {
 				t.Fatal("accepted without a provider")
 			}
 			for _, r := range cfg.Routes {
-				for _, target := range r.Targets {
-					if target.ID == "" || target.Model == "" || cfg.Providers[target.ProviderIndex].Name != target.Provider {
-						t.Fatalf("incomplete target %+v", target)
+				for _, list := range r.Lists() {
+					for _, target := range list {
+						if target.Model == "" {
+							t.Fatalf("incomplete target %+v", target)
+						}
 					}
 				}
 			}
+			for _, target := range cfg.Targets() {
+				if target.ID == "" || cfg.Providers[target.ProviderIndex].Name != target.Provider {
+					t.Fatalf("incomplete target %+v", target)
+				}
+			}
+			for _, p := range cfg.Providers {
+				if p.Host == "" || p.Hostname == "" || p.Port == 0 || strings.HasSuffix(p.Prefix, "/") {
+					t.Fatalf("incomplete provider %+v", p)
+				}
+			}
+			cfg.Chained()
 			return
 		}
 		var faults Faults

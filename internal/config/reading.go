@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -22,12 +21,9 @@ type Affinity struct {
 	StripTokenIDs bool  `yaml:"strip_token_ids" default:"true" doc:"the headers with token ids, x-pointsman-token-ids and x-rolter-vllm-token-ids, go no further than pointsman"`
 }
 
-// headerForm is a field name as HTTP has it.
-var headerForm = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
-
 // header checks the name of a request header and gives it in lower case.
 func header(s string) (string, error) {
-	if len(s) > maxName || !headerForm.MatchString(s) {
+	if !headerForm.MatchString(s) {
 		return "", fmt.Errorf("must be the name of a header, such as x-session-id, not %s", quote(s))
 	}
 	return strings.ToLower(s), nil

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"reflect"
 	"strings"
@@ -19,10 +20,20 @@ func eachKey(t reflect.Type, path string, f func(path string, sf reflect.StructF
 		if inner.Kind() == reflect.Slice {
 			inner, at = inner.Elem(), at+"[]"
 		}
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
 		if inner.Kind() == reflect.Struct && inner != reflect.TypeFor[Address]() {
 			eachKey(inner, at+".", f)
 		}
 	}
+}
+
+// inheritedKey tells whether a key is in a block of a route or group that inherits from
+// the block of that name in the root.
+func inheritedKey(path string) bool {
+	pool, rest, _ := strings.Cut(path, ".")
+	return (pool == "routes[]" || pool == "groups[]") && strings.Contains(rest, ".") && !strings.Contains(rest, "[]")
 }
 
 // TestTags: the tags of every key say all that the decoder and the reference need,
@@ -30,14 +41,14 @@ func eachKey(t reflect.Type, path string, f func(path string, sf reflect.StructF
 func TestTags(t *testing.T) {
 	eachKey(reflect.TypeFor[Config](), "", func(path string, sf reflect.StructField) {
 		tag := sf.Tag
-		block := sf.Type.Kind() == reflect.Struct && scalarParser(sf.Type, tag) == nil ||
-			sf.Type.Kind() == reflect.Slice && sf.Type.Elem().Kind() == reflect.Struct
+		block := sf.Type.Kind() == reflect.Struct && scalarParser(sf.Type, tag) == nil || sf.Type.Kind() == reflect.Pointer ||
+			sf.Type.Kind() == reflect.Slice && sf.Type.Elem().Kind() == reflect.Struct && scalarParser(sf.Type.Elem(), tag) == nil
 		if !block && tag.Get("doc") == "" {
 			t.Errorf("%s: no doc", path)
 		}
-		inherited := strings.HasPrefix(path, "routes[].") && strings.Contains(path[len("routes[]."):], ".") && !strings.Contains(path, "targets[]")
-		ownDefault := path == "providers[].slug" || path == "providers[].cluster" || strings.HasPrefix(path, "routes[].targets[].") ||
-			strings.Contains(path, "request_secs.") || tag.Get("required") != ""
+		inherited := inheritedKey(path)
+		ownDefault := strings.HasPrefix(path, "providers[].") || strings.Contains(path, "targets[].") || strings.HasPrefix(path, "groups[].") ||
+			strings.HasPrefix(path, "callers.identity.") || strings.Contains(path, "request_secs.") || tag.Get("required") != ""
 		if !block && tag.Get("default") == "" && !inherited && !ownDefault {
 			t.Errorf("%s: no default", path)
 		}
@@ -106,25 +117,27 @@ func TestReference(t *testing.T) {
 	golden(t, referenceFile, before+referenceBegin+reference()+referenceEnd+after)
 }
 
-// TestDocumentedFiles: the whole files shown in the document are accepted, without a warning.
+// TestDocumentedFiles: the whole files shown in the documents are accepted, without a warning.
 func TestDocumentedFiles(t *testing.T) {
-	data, err := os.ReadFile(referenceFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole := 0
-	for _, part := range strings.Split(string(data), "```yaml\n")[1:] {
-		text, _, _ := strings.Cut(part, "```")
-		if !strings.Contains(text, "providers:") {
-			continue // a fragment
+	for file, least := range map[string]int{referenceFile: 2, "../../docs/providers.md": 5} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		whole++
-		if cfg := mustParse(t, text); len(cfg.Warnings) > 0 {
-			t.Errorf("warnings %q of\n%s", cfg.Warnings, text)
+		whole := 0
+		for _, part := range strings.Split(string(data), "```yaml\n")[1:] {
+			text, _, _ := strings.Cut(part, "```")
+			if !strings.Contains(text, "providers:") || !strings.Contains(text, "routes:") {
+				continue // a fragment
+			}
+			whole++
+			if cfg := mustParse(t, text); len(cfg.Warnings) > 0 {
+				t.Errorf("%s: warnings %q of\n%s", file, cfg.Warnings, text)
+			}
 		}
-	}
-	if whole < 2 {
-		t.Errorf("%d whole files found", whole)
+		if whole < least {
+			t.Errorf("%s: %d whole files found", file, whole)
+		}
 	}
 }
 
@@ -140,8 +153,8 @@ func reference() string {
 		if strings.HasSuffix(block, "request_secs") {
 			return // told at the key itself
 		}
-		if strings.HasPrefix(block, "routes[].") && block != "routes[].targets[]" {
-			block = "routes[]"
+		if inheritedKey(path) {
+			block, _, _ = strings.Cut(block, ".")
 		}
 		if _, ok := rows[block]; !ok {
 			blocks = append(blocks, block)
@@ -186,8 +199,14 @@ func typeWords(sf reflect.StructField) string {
 		return "list of statuses"
 	case tag.Get("format") == "header":
 		return "list of header names"
+	case sf.Type == reflect.TypeFor[[]netip.Prefix]():
+		return "list of CIDRs"
+	case sf.Type.Kind() == reflect.Slice && enum == "":
+		return "list of texts"
 	case sf.Type.Kind() == reflect.Slice:
 		return "list of " + enum
+	case sf.Type == reflect.TypeFor[Credentials]():
+		return "mapping, or `passthrough`"
 	case enum != "":
 		return enum
 	case strings.HasPrefix(tag.Get("format"), "hostport"), sf.Type == reflect.TypeFor[Address]():
@@ -211,7 +230,7 @@ func defaultWords(path string, sf reflect.StructField) string {
 	switch {
 	case sf.Tag.Get("required") != "":
 		return "required"
-	case strings.Count(path, ".") > 1 && !strings.Contains(path, "targets"):
+	case inheritedKey(path):
 		return "the deployment's"
 	case sf.Tag.Get("default") == "":
 		return ""

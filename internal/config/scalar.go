@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"reflect"
 	"regexp"
 	"slices"
@@ -29,6 +30,10 @@ func scalarParser(t reflect.Type, tag reflect.StructTag) parser {
 		return parsePerKind
 	case reflect.TypeFor[Address]():
 		return parseGRPC
+	case reflect.TypeFor[Credentials]():
+		return parseCredentials
+	case reflect.TypeFor[netip.Prefix]():
+		return parseCIDR
 	}
 	switch t.Kind() {
 	case reflect.String:
@@ -47,6 +52,12 @@ func scalarParser(t reflect.Type, tag reflect.StructTag) parser {
 		return parseInt
 	}
 	return nil
+}
+
+// blockOrWord tells whether a value of this type may stand in the file as a mapping too,
+// not only as a scalar.
+func blockOrWord(t reflect.Type) bool {
+	return t == reflect.TypeFor[PerKind]() || t == reflect.TypeFor[Credentials]()
 }
 
 // isText and isNumber tell how YAML reads the scalar. A date is text to us.

@@ -93,3 +93,8 @@ type Tracker struct {
 	ForgetAfter time.Duration `yaml:"forget_after" default:"10m" min:"100ms" max:"720h" doc:"what was learned of a target that no longer exists is dropped after this"`
 	MaxAge      time.Duration `yaml:"max_age" default:"1h" min:"100ms" max:"720h" doc:"an attempt never heard of again stops counting as load after this"`
 }
+
+// DNS is about the names of providers, which pointsman resolves.
+type DNS struct {
+	Refresh time.Duration `yaml:"refresh" default:"30s" min:"100ms" max:"24h" doc:"how often names in the URLs of providers are resolved"`
+}

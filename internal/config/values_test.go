@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -38,7 +39,7 @@ func defaults() *Config {
 		Envoy:  Envoy{Listener: "127.0.0.1:8080", Admin: "127.0.0.1:9901", Clusters: "managed"},
 		Providers: []Provider{{
 			Name: "gpu-a", Slug: "gpu-a", Kind: "other", URL: "http://10.0.0.11:8000",
-			Host: "10.0.0.11:8000", Addr: "10.0.0.11:8000", Line: 2,
+			Host: "10.0.0.11:8000", Hostname: "10.0.0.11", Port: 8000, Addr: "10.0.0.11:8000", Line: 2,
 		}},
 		Routes: []Route{{
 			Model: "llama", Strategy: "round_robin",
@@ -64,6 +65,8 @@ func defaults() *Config {
 		Log:             Log{Format: "json", Level: "info"},
 		Drain:           Drain{Timeout: 30 * time.Second, Max: 10 * time.Minute},
 		Tracker:         Tracker{ForgetAfter: 10 * time.Minute, MaxAge: time.Hour},
+		DNS:             DNS{Refresh: 30 * time.Second},
+		Callers:         Callers{Trusted: []netip.Prefix{}},
 		ResponseHeaders: true,
 		Path:            "test.yaml",
 	}
@@ -117,9 +120,9 @@ func TestEverything(t *testing.T) {
 		Listen: Listen{GRPC: Address{"tcp", "127.0.0.1:9002"}, GRPCSet: true, SocketMode: 0o600, Admin: "[::1]:0"},
 		Envoy:  Envoy{Listener: "[::]:8081", Admin: "off", Clusters: "external"},
 		Providers: []Provider{
-			{Name: "GPU A (rack 1)", Slug: "gpu-a-rack-1", Kind: "vllm", URL: "http://[fd00::11]:8000/", Cluster: "engines_a", Host: "[fd00::11]:8000", Addr: "[fd00::11]:8000", Line: 11},
-			{Name: "日本", Slug: "tokyo", Kind: "llamacpp", URL: "HTTP://10.0.0.12", Cluster: "engines_b", Host: "10.0.0.12", Addr: "10.0.0.12:80", Line: 15},
-			{Name: "東京", Kind: "other", URL: "http://10.0.0.13:80", Cluster: "engines_c", Host: "10.0.0.13:80", Addr: "10.0.0.13:80", Line: 20},
+			{Name: "GPU A (rack 1)", Slug: "gpu-a-rack-1", Kind: "vllm", URL: "http://[fd00::11]:8000/", Cluster: "engines_a", Host: "[fd00::11]:8000", Hostname: "fd00::11", Port: 8000, Addr: "[fd00::11]:8000", Line: 11},
+			{Name: "日本", Slug: "tokyo", Kind: "llamacpp", URL: "HTTP://10.0.0.12", Cluster: "engines_b", Host: "10.0.0.12", Hostname: "10.0.0.12", Port: 80, Addr: "10.0.0.12:80", Line: 15},
+			{Name: "東京", Kind: "other", URL: "http://10.0.0.13:80", Cluster: "engines_c", Host: "10.0.0.13:80", Hostname: "10.0.0.13", Port: 80, Addr: "10.0.0.13:80", Line: 20},
 		},
 		Routes: []Route{
 			{
@@ -154,6 +157,8 @@ func TestEverything(t *testing.T) {
 		Log:       Log{Format: "text", Level: "debug", Requests: true},
 		Drain:     Drain{Timeout: 0, Max: 90 * time.Minute},
 		Tracker:   Tracker{ForgetAfter: 250 * ms, MaxAge: 5 * time.Minute},
+		DNS:       DNS{Refresh: time.Minute},
+		Callers:   Callers{Trusted: []netip.Prefix{}},
 		Path:      "testdata/good/everything.yaml",
 		Warnings:  []string{"testdata/good/everything.yaml:28: routes[0].targets[1].weight: cache_aware does not read weights; only 0 has an effect"},
 	}
@@ -221,18 +226,23 @@ func TestSlug(t *testing.T) {
 }
 
 func TestURL(t *testing.T) {
-	for _, c := range []struct{ url, host, addr string }{
-		{"http://10.0.0.11", "10.0.0.11", "10.0.0.11:80"},
-		{"http://10.0.0.11/", "10.0.0.11", "10.0.0.11:80"},
-		{"http://10.0.0.11:80", "10.0.0.11:80", "10.0.0.11:80"},
-		{"http://[::1]:8000", "[::1]:8000", "[::1]:8000"},
-		{"http://[::1]", "[::1]", "[::1]:80"},
-		{"http://[2001:DB8::0:1]:1", "[2001:DB8::0:1]:1", "[2001:db8::1]:1"},
-		{"http://[::ffff:10.0.0.1]", "[::ffff:10.0.0.1]", "[::ffff:10.0.0.1]:80"},
+	for url, want := range map[string]address{
+		"http://10.0.0.11":          {host: "10.0.0.11", hostname: "10.0.0.11", port: 80, addr: "10.0.0.11:80"},
+		"http://10.0.0.11/":         {host: "10.0.0.11", hostname: "10.0.0.11", port: 80, addr: "10.0.0.11:80"},
+		"http://10.0.0.11:80":       {host: "10.0.0.11:80", hostname: "10.0.0.11", port: 80, addr: "10.0.0.11:80"},
+		"http://[::1]:8000":         {host: "[::1]:8000", hostname: "::1", port: 8000, addr: "[::1]:8000"},
+		"http://[::1]":              {host: "[::1]", hostname: "::1", port: 80, addr: "[::1]:80"},
+		"http://[2001:DB8::0:1]:1":  {host: "[2001:DB8::0:1]:1", hostname: "2001:DB8::0:1", port: 1, addr: "[2001:db8::1]:1"},
+		"http://[::ffff:10.0.0.1]":  {host: "[::ffff:10.0.0.1]", hostname: "::ffff:10.0.0.1", port: 80, addr: "[::ffff:10.0.0.1]:80"},
+		"https://openrouter.ai/api": {https: true, host: "openrouter.ai", hostname: "openrouter.ai", port: 443, prefix: "/api"},
+		"https://h:8443/api/v1/":    {https: true, host: "h:8443", hostname: "h", port: 8443, prefix: "/api/v1"},
+		"http://h/x/":               {host: "h", hostname: "h", port: 80, prefix: "/x"},
+		"http://h/a%20b/~c":         {host: "h", hostname: "h", port: 80, prefix: "/a%20b/~c"},
+		"http://my_engine.svc:8000": {host: "my_engine.svc:8000", hostname: "my_engine.svc", port: 8000},
 	} {
-		host, addr, err := parseURL(c.url)
-		if err != nil || host != c.host || addr != c.addr {
-			t.Errorf("%s: got %q %q %v, want %q %q", c.url, host, addr, err, c.host, c.addr)
+		got, err := parseURL(url)
+		if err != nil || got != want {
+			t.Errorf("%s: got %+v %v, want %+v", url, got, err, want)
 		}
 	}
 }
@@ -242,7 +252,7 @@ func TestNoSecretInMessages(t *testing.T) {
 	for _, url := range []string{
 		"http://u:s3cret@10.0.0.1", "http://u:s3/cret@10.0.0.1", "https://s3cret@h/x", "u:s3cret@h", "http://u:s3cret@ 10.0.0.1", "http://u:s3%zzcret@10.0.0.1",
 	} {
-		if _, _, err := parseURL(url); err == nil || strings.Contains(err.Error(), "s3") {
+		if _, err := parseURL(url); err == nil || strings.Contains(err.Error(), "s3") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}

@@ -79,7 +79,8 @@ func (x *Exchange) apply(body bool) (done bool, err error) {
 		}
 	}
 	if d := out.GetDynamicMetadata().GetFields()[wire.DecisionNamespace].GetStructValue(); d != nil {
-		x.Model = d.GetFields()[wire.KeyModel].GetStringValue()
+		x.Metadata = d.AsMap()
+		delete(x.Metadata, wire.KeyPriorityGroups)
 		for _, g := range d.GetFields()[wire.KeyPriorityGroups].GetListValue().GetValues() {
 			cluster, err := lone(g.GetStructValue().GetFields()["clusters"].GetListValue().AsSlice())
 			if err != nil {

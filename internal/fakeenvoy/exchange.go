@@ -10,6 +10,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
+	"google.golang.org/protobuf/types/known/structpb"
+
 	"github.com/pointsman/pointsman/internal/wire"
 )
 
@@ -25,6 +27,10 @@ type Request struct {
 	Trailers [][2]string
 	// OldHeaders sends header values as text, as Envoys did before they had raw values.
 	OldHeaders bool
+	// From is the address and port of the client's connection, "" = not told.
+	From string
+	// Metadata is what filters before ext_proc have set, by namespace.
+	Metadata map[string]map[string]string
 }
 
 // Answer is one that Envoy gives the client because pointsman says so.
@@ -43,7 +49,8 @@ type Exchange struct {
 	Header   Header
 	Body     []byte
 	Clusters []string // in the order of the attempts
-	Model    string   // of the decision's metadata
+	// Metadata is the decision's, without the clusters.
+	Metadata map[string]any
 
 	stream extprocv3.ExternalProcessor_ProcessClient
 	cancel context.CancelFunc
@@ -147,7 +154,7 @@ func (e *Envoy) HeadersMessage(r Request) *extprocv3.ProcessingRequest {
 		}
 		m.Headers = append(m.Headers, v)
 	}
-	return &extprocv3.ProcessingRequest{
+	out := &extprocv3.ProcessingRequest{
 		Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{
 			Headers:     m,
 			EndOfStream: len(r.Body) == 0 && !r.Chunked && len(r.Trailers) == 0,
@@ -155,6 +162,22 @@ func (e *Envoy) HeadersMessage(r Request) *extprocv3.ProcessingRequest {
 		ObservabilityMode: e.Observe,
 		ProtocolConfig:    &extprocv3.ProtocolConfiguration{RequestBodyMode: e.BodyMode},
 	}
+	if r.From != "" {
+		out.Attributes = map[string]*structpb.Struct{
+			"envoy.filters.http.ext_proc": {Fields: map[string]*structpb.Value{"source.address": structpb.NewStringValue(r.From)}},
+		}
+	}
+	for namespace, values := range r.Metadata {
+		if out.MetadataContext == nil {
+			out.MetadataContext = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{}}
+		}
+		fields := map[string]*structpb.Value{}
+		for key, value := range values {
+			fields[key] = structpb.NewStringValue(value)
+		}
+		out.MetadataContext.FilterMetadata[namespace] = &structpb.Struct{Fields: fields}
+	}
+	return out
 }
 
 // BodyMessage is a message with a body, or a piece of one.

@@ -41,7 +41,7 @@ func BenchmarkRequest(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		q := &request.Request{Model: "m"}
 		for pb.Next() {
-			d, err := router.Decide(b.Context(), s, q)
+			d, err := router.Decide(b.Context(), s, q, "")
 			if err != nil {
 				b.Error(err)
 				return

@@ -128,7 +128,7 @@ func (w *world) decide() *routing.Decision { return w.prompt("") }
 
 func (w *world) prompt(text string) *routing.Decision {
 	q := &request.Request{Model: "m", Text: []byte(text), Length: int64(len(text)), HasPrompt: text != ""}
-	d, err := w.router.Decide(w.Context(), w.router.Snapshot(), q)
+	d, err := w.router.Decide(w.Context(), w.router.Snapshot(), q, "")
 	if err != nil {
 		w.Error(err)
 		panic("no decision")

@@ -17,7 +17,7 @@ func TestDecideAllocations(t *testing.T) {
 				r := benchRouter(t, strategy, n)
 				q := ask("m", strings.Repeat("x", 4096))
 				decide := func() {
-					d, err := r.Decide(t.Context(), r.Snapshot(), q)
+					d, err := r.Decide(t.Context(), r.Snapshot(), q, "")
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -47,5 +47,27 @@ func TestEligibleAllocations(t *testing.T) {
 		}
 	}); got != 0 {
 		t.Errorf("%g allocations, want 0", got)
+	}
+}
+
+// A warm decision over variants, of a limited caller, or of a pin allocates nothing either.
+func TestDecideAllocationsOfAllKinds(t *testing.T) {
+	w := newWorld(t)
+	w.file(strings.Replace(limited, "routes:", "routes:\n  - {model: v, variants: [{name: x, targets: [{provider: a}]}, {name: y, targets: [{provider: b}, {provider: a, model: z}]}]}", 1))
+	for _, model := range []string{"v", "m", "a/some", "g/y"} {
+		q := ask(model, strings.Repeat("x", 4096))
+		decide := func() {
+			d, err := w.router.Decide(t.Context(), w.router.Snapshot(), q, "alice")
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.router.Free(d)
+		}
+		for range 20 {
+			decide()
+		}
+		if got := testing.AllocsPerRun(1000, decide); got != 0 {
+			t.Errorf("%s: %g allocations, want 0", model, got)
+		}
 	}
 }

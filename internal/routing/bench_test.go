@@ -35,7 +35,7 @@ func BenchmarkDecide(b *testing.B) {
 				q := ask("m", strings.Repeat("x", 4096))
 				b.ReportAllocs()
 				for b.Loop() {
-					d, err := r.Decide(b.Context(), r.Snapshot(), q)
+					d, err := r.Decide(b.Context(), r.Snapshot(), q, "")
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -54,7 +54,7 @@ func BenchmarkDecideParallel(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				q := ask("m", "")
 				for pb.Next() {
-					d, err := r.Decide(b.Context(), r.Snapshot(), q)
+					d, err := r.Decide(b.Context(), r.Snapshot(), q, "")
 					if err != nil {
 						b.Error(err)
 						return

@@ -20,7 +20,8 @@ type Decision struct {
 	// Number is the id within this process. The ledger sets it.
 	Number uint64
 
-	Pool     *Pool
+	Pool     *Pool  // with variants, that of the primary
+	Variant  string // the primary's name, "" without variants
 	Kind     picker.Kind
 	Why      picker.Why
 	FailOpen bool          // of the first choice
@@ -32,22 +33,35 @@ type Decision struct {
 	// was known on the first choice before.
 	TextBytes, MatchedBytes int
 
-	entries []int
+	entries []entry
+	parts   []*part
+	model   string // asked of a group or provider
 	hold    tracker.Hold
 
-	req      picker.Request
-	text     []byte // own copy of the affinity text, for attempts that come later
-	call     picker.Call
-	loads    []int64
-	eligible picker.Set
-	open     picker.Set
+	permitted bool // the caller may use a target
+	full      bool // a target is left out only because it is full
+
+	req  picker.Request
+	text []byte // own copy of the affinity text, for attempts that come later
 }
 
 // Len is the number of entries, at least 1 for a decision that was made.
 func (d *Decision) Len() int { return len(d.entries) }
 
-// Entry gives entry k of the list.
-func (d *Decision) Entry(k int) *Target { return &d.Pool.targets[d.entries[k]] }
+// Entry gives entry k of the list. With variants it may belong to another pool than Pool.
+func (d *Decision) Entry(k int) *Target {
+	e := d.entries[k]
+	return &d.parts[e.part].pool.targets[e.target]
+}
+
+// Model gives the upstream model of entry k: its target's, or what was asked for of one
+// that serves any. It is "" for a request that came by its path to such a target.
+func (d *Decision) Model(k int) string {
+	if m := d.Entry(k).Model; m != "" {
+		return m
+	}
+	return d.model
+}
 
 // Find gives the entry that leads to this cluster, or -1.
 func (d *Decision) Find(cluster string) int {
@@ -74,15 +88,28 @@ func (d *Decision) Held() bool { return d.hold.Held() }
 
 // Observe tells the balancer that an attempt on entry k is being dispatched.
 func (d *Decision) Observe(k int) {
-	d.call.Attempt, d.call.Now = k, time.Now()
-	d.Pool.chooser.balancer.Observe(d.entries[k], &d.call)
+	if b, i, call := d.balancer(k); b != nil {
+		b.Observe(i, call)
+	}
 }
 
 // Withdraw tells the balancer that the attempt on entry k failed before any
 // response started.
 func (d *Decision) Withdraw(k int) {
-	d.call.Attempt, d.call.Now = k, time.Now()
-	d.Pool.chooser.balancer.Withdraw(d.entries[k], &d.call)
+	if b, i, call := d.balancer(k); b != nil {
+		b.Withdraw(i, call)
+	}
+}
+
+// balancer gives the balancer of entry k, nil for a pin, with its number there and the call.
+func (d *Decision) balancer(k int) (picker.Balancer, int, *picker.Call) {
+	e := d.entries[k]
+	p := d.parts[e.part]
+	if p.pool.chooser == nil {
+		return nil, 0, nil
+	}
+	p.call.Attempt, p.call.Now = k, time.Now()
+	return p.pool.chooser.balancer, e.target, &p.call
 }
 
 // release makes the decision independent of the request it came from, which is
@@ -116,9 +143,9 @@ func (d *Decision) drop() {
 // reset prepares a used decision for the next request, keeping its storage. It
 // must hold no place in the counts any more.
 func (d *Decision) reset() {
-	d.call.Reset()
-	*d = Decision{
-		entries: d.entries[:0], text: d.text[:0], loads: d.loads[:0],
-		eligible: d.eligible[:0], open: d.open[:0], call: d.call,
+	for _, p := range d.parts {
+		p.call.Reset()
+		p.pool, p.scanned = nil, false
 	}
+	*d = Decision{entries: d.entries[:0], parts: d.parts[:0], text: d.text[:0]}
 }

@@ -183,7 +183,7 @@ func TestDrainedIsNeverChosen(t *testing.T) {
 			t.Fatalf("%s, failing open: %s", strategy, diff)
 		}
 		w.tracker.SetReachable("a", false)
-		if _, err := w.router.Decide(t.Context(), w.router.Snapshot(), ask("m", "p")); err == nil {
+		if _, err := w.router.Decide(t.Context(), w.router.Snapshot(), ask("m", "p"), ""); err == nil {
 			t.Fatalf("%s: decided with nothing but a drained target", strategy)
 		}
 	}
@@ -229,7 +229,7 @@ func TestListAlways(t *testing.T) {
 			}
 			return n
 		}
-		d, err := w.router.Decide(t.Context(), s, ask("m", "prompt"))
+		d, err := w.router.Decide(t.Context(), s, ask("m", "prompt"), "")
 		if count(open) == 0 {
 			if err == nil {
 				t.Fatalf("round %d: list %v of nobody", round, ids(d))
@@ -269,7 +269,7 @@ func (w *world) together(n int, prompt func(i int) string) map[string]int64 {
 	for i := range n {
 		wg.Go(func() {
 			<-start
-			decisions[i], _ = w.router.Decide(w.Context(), w.router.Snapshot(), ask("m", prompt(i)))
+			decisions[i], _ = w.router.Decide(w.Context(), w.router.Snapshot(), ask("m", prompt(i)), "")
 		})
 	}
 	close(start)

@@ -9,39 +9,58 @@ import (
 	"github.com/pointsman/pointsman/picker"
 )
 
-// Pool is the set of targets that one balancer chooses from. Immutable but for what
-// its balancer learns.
+// Pool is the set of targets that one balancer chooses from, or the one target of a
+// provider pin, which has no balancer. Immutable but for what its balancer learns.
 type Pool struct {
-	Name       string // the route's model
-	Strategy   string
+	Name       string // the route's model, model::variant, or slug/* of a group or pin
+	Strategy   string // "" for a pin
 	MaxRetries int
 
+	key     poolKey
 	targets []Target
 	timeout [2]time.Duration // to the response headers, by kind; 0 = none
 	perTry  [2]bool          // by kind: the time limit is one attempt's, and the next entry follows
 
-	chooser *chooser
+	chooser *chooser // nil for a pin
 }
+
+// poolKey names a pool over all snapshots. Pools of different kinds may have one name.
+type poolKey struct {
+	kind          poolKind
+	name, variant string
+}
+
+type poolKind uint8
+
+const (
+	routePool poolKind = iota
+	groupPool
+	pinPool
+)
 
 // Target is one member of a pool. Immutable.
 type Target struct {
 	ID       string
 	Provider string // slug
-	Model    string // upstream model
+	Model    string // upstream model; "" = whatever is asked for
 	Cluster  string // Envoy's cluster that leads there
 	Weight   int    // 0 = drained
+	Limit    int64  // most requests in flight on the endpoint; 0 = none
 
 	State    *tracker.Target
 	Endpoint *tracker.Endpoint
 }
 
-// Eligible tells whether the target may be chosen without failing open.
+// Eligible tells whether the target may be chosen without failing open, by a caller who may
+// use it.
 func (t *Target) Eligible(now time.Time) bool {
-	return t.open() && !t.State.Parked(now)
+	return t.open() && !t.full() && !t.State.Parked(now)
 }
 
-// open tells whether the target may be chosen at all.
+// open tells whether the target may be chosen at all, as long as it is not full.
 func (t *Target) open() bool { return t.Weight > 0 && t.State.Reachable() }
+
+func (t *Target) full() bool { return t.Limit > 0 && t.Endpoint.InFlight() >= t.Limit }
 
 // chooser is a balancer and its lock. It belongs to the pool of one name, and
 // pools of successive snapshots share it as long as the balancer's inputs stay the
@@ -90,54 +109,4 @@ func (p *Pool) TimeLimit(k picker.Kind) (limit time.Duration, perTry bool) {
 func (p *Pool) same(q *Pool) bool {
 	return p.MaxRetries == q.MaxRetries && p.timeout == q.timeout && p.perTry == q.perTry &&
 		p.chooser == q.chooser && slices.Equal(p.targets, q.targets)
-}
-
-// reachable tells whether some target may be chosen at all.
-func (p *Pool) reachable() bool {
-	return slices.ContainsFunc(p.targets, func(t Target) bool { return t.open() })
-}
-
-// decide fills the list of d and counts its first entry in flight. An empty list means
-// that nothing is left even by failing open.
-func (p *Pool) decide(d *Decision, now time.Time) {
-	call, c := &d.call, p.chooser
-	call.Now = now
-	c.balancer.Prepare(call)
-
-	n := len(p.targets)
-	d.eligible, d.open = d.eligible.Grow(n), d.open.Grow(n)
-	d.loads = slices.Grow(d.loads[:0], n)[:n]
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i := range p.targets {
-		t := &p.targets[i]
-		d.loads[i] = t.Endpoint.Load()
-		if !t.open() {
-			continue
-		}
-		d.open.Add(i)
-		if !t.State.Parked(now) {
-			d.eligible.Add(i)
-		}
-	}
-	call.Loads = d.loads
-	for k := range p.MaxRetries + 1 {
-		call.Attempt, call.Eligible = k, d.eligible
-		i := c.balancer.Pick(call)
-		failOpen := i < 0
-		if failOpen {
-			call.Eligible = d.open
-			if i = c.balancer.Pick(call); i < 0 {
-				return
-			}
-		}
-		if k == 0 {
-			d.Why, d.FailOpen = call.Why, failOpen
-			d.hold.Move(p.targets[i].Endpoint)
-		}
-		d.eligible.Remove(i)
-		d.open.Remove(i)
-		d.entries = append(d.entries, i)
-	}
 }

@@ -304,7 +304,7 @@ func TestRemovedTargetUnderTraffic(t *testing.T) {
 			for !stop.Load() {
 				stale := w.router.Snapshot()
 				for range 3 {
-					d, err := w.router.Decide(t.Context(), stale, ask("m", ""))
+					d, err := w.router.Decide(t.Context(), stale, ask("m", ""), "")
 					if err != nil {
 						t.Errorf("refused: %v", err)
 						return

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,10 @@ func (r *Refusal) Error() string { return r.Message }
 // Router decides with the snapshot in force. Its methods may be called from any
 // goroutine.
 type Router struct {
+	// Rand is where draws of variants come from; nil = the generator of the process. It
+	// must be safe for concurrent use, and set before the first Decide.
+	Rand rand.Source
+
 	tracker  *tracker.Tracker
 	start    time.Time
 	snapshot atomic.Pointer[Snapshot]
@@ -55,18 +60,21 @@ func (r *Router) Swap(s *Snapshot) { r.snapshot.Store(s) }
 // flight and observed when it returns; the decision no longer refers to q. The
 // error is a *Refusal, or that of ctx.
 //
+// caller is the name that the proxy vouches for, "" = anonymous. A request without a model
+// is one that came by its path.
+//
 // s is the snapshot that q was read with. If another one has come into force since,
 // that one decides, so that nobody is chosen who was taken out.
 //
 // It blocks only shortly after the start of the process, when no proxy has
 // accepted the pool's targets yet.
-func (r *Router) Decide(ctx context.Context, s *Snapshot, q *request.Request) (*Decision, error) {
+func (r *Router) Decide(ctx context.Context, s *Snapshot, q *request.Request, caller string) (*Decision, error) {
 	d, _ := r.free.Get().(*Decision)
 	if d == nil {
 		d = &Decision{}
 	}
 	for {
-		begin, err := r.choose(ctx, s, q, d)
+		begin, err := r.choose(ctx, s, q, caller, d)
 		if err != nil {
 			r.Free(d)
 			return nil, err
@@ -81,7 +89,8 @@ func (r *Router) Decide(ctx context.Context, s *Snapshot, q *request.Request) (*
 			continue
 		}
 		d.TextBytes = len(d.req.Text)
-		d.MatchedBytes, _ = d.call.PrefixMatch(d.entries[0])
+		first := d.entries[0]
+		d.MatchedBytes, _ = d.parts[first.part].call.PrefixMatch(first.target)
 		d.Observe(0)
 		d.release()
 		d.Took = time.Since(begin)
@@ -90,33 +99,43 @@ func (r *Router) Decide(ctx context.Context, s *Snapshot, q *request.Request) (*
 }
 
 // choose fills d by the snapshot s, and tells when choosing began.
-func (r *Router) choose(ctx context.Context, s *Snapshot, q *request.Request, d *Decision) (begin time.Time, err error) {
-	p := s.Pool(q.Model)
-	if p == nil {
+func (r *Router) choose(ctx context.Context, s *Snapshot, q *request.Request, caller string, d *Decision) (begin time.Time, err error) {
+	a, ok := s.Lookup(q, caller)
+	if !ok {
 		return begin, &Refusal{Cause: wire.ErrModelNotFound, Message: "the model does not exist"}
 	}
+	allowed := s.allowed(caller)
 	begin = time.Now()
-	if begin.Sub(r.start) < startWindow && !p.reachable() {
-		if err := r.waitReachable(ctx, p); err != nil {
+	if begin.Sub(r.start) < startWindow && !a.place.reachable(allowed) && a.place.usable(allowed, "") {
+		if err := r.waitReachable(ctx, a.place, allowed); err != nil {
 			return begin, err
 		}
 		begin = time.Now()
 	}
-	d.fill(p, q)
-	p.decide(d, begin)
+	d.fill(a, q)
+	d.begin(a.place, a.place.primary(r.draw))
+	d.fillList(allowed, begin)
 	if len(d.entries) == 0 {
-		return begin, &Refusal{Cause: wire.ErrNoTarget, Pool: p.Name, Message: "no target can serve this request now"}
+		return begin, d.refusal()
 	}
 	return begin, nil
 }
 
-// waitReachable waits until a target of the pool may be chosen, or startWait is over.
-func (r *Router) waitReachable(ctx context.Context, p *Pool) error {
+// draw gives an even random number below n.
+func (r *Router) draw(n uint64) uint64 {
+	if r.Rand == nil {
+		return rand.Uint64N(n)
+	}
+	return rand.New(r.Rand).Uint64N(n)
+}
+
+// waitReachable waits until a target of the place may be chosen, or startWait is over.
+func (r *Router) waitReachable(ctx context.Context, p *place, allowed providers) error {
 	limit := time.NewTimer(startWait)
 	defer limit.Stop()
 	for {
 		changed := r.tracker.Changed()
-		if p.reachable() {
+		if p.reachable(allowed) {
 			return nil
 		}
 		select {
@@ -136,8 +155,8 @@ func (r *Router) Free(d *Decision) {
 	r.free.Put(d)
 }
 
-func (d *Decision) fill(p *Pool, q *request.Request) {
-	d.Pool = p
+func (d *Decision) fill(a Address, q *request.Request) {
+	d.model = a.model
 	if q.Stream {
 		d.Kind = picker.Stream
 	}
@@ -145,7 +164,6 @@ func (d *Decision) fill(p *Pool, q *request.Request) {
 	d.Digest = q.Digest
 	d.req = picker.Request{
 		Session: q.Session, Text: q.Text, Length: q.Length, Digest: q.Digest, HasDigest: q.HasPrompt,
-		TokenIDs: q.TokenIDs, CacheSalt: q.CacheSalt, KVOff: q.KVOff, Kind: d.Kind,
+		TokenIDs: q.TokenIDs, CacheSalt: q.CacheSalt, KVOff: q.KVOff, Kind: d.Kind, Adapter: a.adapter(),
 	}
-	d.call.Request = &d.req
 }

@@ -125,7 +125,7 @@ func ask(model, prompt string) *request.Request {
 
 func (w *world) decide(q *request.Request) *Decision {
 	w.Helper()
-	d, err := w.router.Decide(w.Context(), w.router.Snapshot(), q)
+	d, err := w.router.Decide(w.Context(), w.router.Snapshot(), q, "")
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestRefusals(t *testing.T) {
 		{"nothing reachable", "m", wire.ErrNoTarget, "m"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := w.router.Decide(t.Context(), w.router.Snapshot(), ask(test.model, ""))
+			_, err := w.router.Decide(t.Context(), w.router.Snapshot(), ask(test.model, ""), "")
 			r := refusal(t, err)
 			if r.Cause != test.cause || r.Pool != test.pool || r.RetryAfter != 0 || r.Error() != r.Message {
 				t.Errorf("got %+v", r)

@@ -1,15 +1,12 @@
 package routing
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
-	"time"
 
 	"github.com/pointsman/pointsman/internal/config"
 	"github.com/pointsman/pointsman/internal/request"
 	"github.com/pointsman/pointsman/internal/tracker"
-	"github.com/pointsman/pointsman/internal/wire"
-	"github.com/pointsman/pointsman/picker"
 )
 
 // Snapshot is an immutable routing configuration.
@@ -17,8 +14,21 @@ type Snapshot struct {
 	Config *config.Config
 	Reader *request.Reader
 
-	pools  []*Pool // in list order
-	byName map[string]*Pool
+	pools  []*Pool // routes and variants, then groups, in list order
+	pins   []*Pool
+	byKey  map[poolKey]*Pool
+	routes map[string]*place // by model
+	slugs  map[string]*place // groups and pins
+	models []model
+	paths  []pathPrefix // the longest first
+
+	callers map[string]providers // those that may use some only
+}
+
+// pathPrefix sends requests without a model to a route.
+type pathPrefix struct {
+	prefix string
+	place  *place
 }
 
 // minPrefixBytes is the least that prefix.max_total_bytes leaves to one target
@@ -32,22 +42,28 @@ const minPrefixBytes = 1 << 20
 // changed and may stay in force.
 func NewSnapshot(cfg *config.Config, t *tracker.Tracker, prev *Snapshot) (*Snapshot, error) {
 	s := &Snapshot{
-		Config: cfg,
-		Reader: request.NewReader(ReadOptions(cfg)),
-		byName: make(map[string]*Pool, len(cfg.Routes)),
+		Config:  cfg,
+		Reader:  request.NewReader(ReadOptions(cfg)),
+		byKey:   make(map[poolKey]*Pool),
+		routes:  make(map[string]*place, len(cfg.Routes)),
+		slugs:   make(map[string]*place, len(cfg.Providers)+len(cfg.Groups)),
+		callers: make(map[string]providers),
 	}
-	share := prefixShare(cfg)
-	for i := range cfg.Routes {
-		var old *Pool
-		if prev != nil {
-			old = prev.byName[cfg.Routes[i].Model]
+	b := &builder{cfg: cfg, tracker: t, snapshot: s, prev: prev, share: prefixShare(cfg)}
+	if err := b.build(); err != nil {
+		return nil, err
+	}
+	for _, e := range cfg.Passthrough {
+		s.paths = append(s.paths, pathPrefix{e.PathPrefix, s.routes[e.Route]})
+	}
+	slices.SortStableFunc(s.paths, func(a, b pathPrefix) int { return cmp.Compare(len(b.prefix), len(a.prefix)) })
+	for _, a := range cfg.Callers.Allow {
+		if len(a.Providers) > 0 {
+			s.callers[a.Name] = make(providers, len(a.Providers))
+			for _, slug := range a.Providers {
+				s.callers[a.Name][slug] = true
+			}
 		}
-		p, err := newPool(cfg, &cfg.Routes[i], share, t, old)
-		if err != nil {
-			return nil, fmt.Errorf("route %q: %w", cfg.Routes[i].Model, err)
-		}
-		s.pools = append(s.pools, p)
-		s.byName[p.Name] = p
 	}
 	return s, nil
 }
@@ -57,81 +73,39 @@ func NewSnapshot(cfg *config.Config, t *tracker.Tracker, prev *Snapshot) (*Snaps
 func prefixShare(cfg *config.Config) int64 {
 	n := int64(0)
 	for i := range cfg.Routes {
-		if cfg.Routes[i].Strategy == "cache_aware" {
-			n += int64(len(cfg.Routes[i].Targets))
+		if r := &cfg.Routes[i]; r.Strategy == "cache_aware" {
+			for _, list := range r.Lists() {
+				n += int64(len(list))
+			}
+		}
+	}
+	for i := range cfg.Groups {
+		if g := &cfg.Groups[i]; g.Strategy == "cache_aware" {
+			n += int64(len(g.Members))
 		}
 	}
 	return max(cfg.Prefix.MaxTotalBytes/max(n, 1), minPrefixBytes)
 }
 
-// Pools gives all pools in list order.
+// Pools gives the pools of routes, variants and groups in list order. Pins are none of them.
 func (s *Snapshot) Pools() []*Pool { return s.pools }
 
-// Pool gives the pool that a model string addresses, or nil: a miss.
-func (s *Snapshot) Pool(model string) *Pool { return s.byName[model] }
+// Pins gives the pins of providers, each as a pool of one target without a strategy.
+func (s *Snapshot) Pins() []*Pool { return s.pins }
+
+// Pool gives the pool of the route of this name, which has no variants, or nil.
+func (s *Snapshot) Pool(model string) *Pool { return s.byKey[poolKey{routePool, model, ""}] }
 
 // Targets gives the ids of all targets and the names of all endpoints.
 func (s *Snapshot) Targets() (targets, endpoints map[string]bool) {
 	targets, endpoints = make(map[string]bool), make(map[string]bool)
-	for _, p := range s.pools {
-		for i := range p.targets {
-			targets[p.targets[i].ID] = true
-			endpoints[p.targets[i].Endpoint.Name()] = true
+	for _, list := range [][]*Pool{s.pools, s.pins} {
+		for _, p := range list {
+			for i := range p.targets {
+				targets[p.targets[i].ID] = true
+				endpoints[p.targets[i].Endpoint.Name()] = true
+			}
 		}
 	}
 	return targets, endpoints
-}
-
-func newPool(cfg *config.Config, r *config.Route, share int64, t *tracker.Tracker, old *Pool) (*Pool, error) {
-	p := &Pool{
-		Name:       r.Model,
-		Strategy:   r.Strategy,
-		MaxRetries: r.Retry.MaxRetries,
-		timeout:    [2]time.Duration{picker.Unary: r.Timeouts.Request.Unary, picker.Stream: r.Timeouts.Request.Stream},
-		perTry: [2]bool{
-			picker.Unary:  slices.Contains(r.Retry.OnTimeout, picker.Unary.String()),
-			picker.Stream: slices.Contains(r.Retry.OnTimeout, picker.Stream.String()),
-		},
-	}
-	inputs := picker.Config{Strategy: r.Strategy, Settings: settings(r, share)}
-	for i := range r.Targets {
-		rt := &r.Targets[i]
-		pr := &cfg.Providers[rt.ProviderIndex]
-		cluster := wire.ClusterName(rt.ID)
-		if cfg.Envoy.Clusters == config.ClustersExternal {
-			cluster = pr.Cluster
-		}
-		endpoint := pr.Slug
-		if endpoint == "" {
-			endpoint = pr.Name // a provider without a slug is still one endpoint
-		}
-		p.targets = append(p.targets, Target{
-			ID: rt.ID, Provider: pr.Slug, Model: rt.Model, Cluster: cluster, Weight: rt.Weight,
-			State: t.Target(rt.ID), Endpoint: t.Endpoint(endpoint),
-		})
-		inputs.Targets = append(inputs.Targets, picker.Target{ID: rt.ID, Weight: rt.Weight})
-	}
-	var before *chooser
-	if old != nil {
-		before = old.chooser
-	}
-	var err error
-	if p.chooser, err = newChooser(inputs, before); err != nil {
-		return nil, err
-	}
-	if old != nil && old.same(p) {
-		return old, nil
-	}
-	return p, nil
-}
-
-func settings(r *config.Route, share int64) picker.Settings {
-	s := picker.DefaultSettings()
-	s.PrefixThreshold = r.Prefix.Threshold
-	s.GuardMargin, s.GuardRatio = r.LoadGuard.Margin, r.LoadGuard.Ratio
-	s.PrefixMaxBytes = r.Prefix.MaxBytes
-	if s.PrefixMaxBytes == 0 || s.PrefixMaxBytes > share {
-		s.PrefixMaxBytes = share
-	}
-	return s
 }

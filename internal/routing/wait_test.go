@@ -22,7 +22,7 @@ func (w *world) start(ctx context.Context) <-chan waited {
 	done := make(chan waited, 1)
 	go func() {
 		begin := time.Now()
-		d, err := w.router.Decide(ctx, w.router.Snapshot(), ask("m", "prompt"))
+		d, err := w.router.Decide(ctx, w.router.Snapshot(), ask("m", "prompt"), "")
 		done <- waited{d, err, time.Since(begin)}
 	}()
 	return done
@@ -93,7 +93,7 @@ func TestNoWaitForParked(t *testing.T) {
 		if got := <-w.start(t.Context()); got.err != nil || got.took != 0 || !got.d.FailOpen {
 			t.Errorf("took %v, error %v", got.took, got.err)
 		}
-		if _, err := w.router.Decide(t.Context(), w.router.Snapshot(), ask("nobody", "")); refusal(t, err).Cause != wire.ErrModelNotFound {
+		if _, err := w.router.Decide(t.Context(), w.router.Snapshot(), ask("nobody", ""), ""); refusal(t, err).Cause != wire.ErrModelNotFound {
 			t.Error(err)
 		}
 	})

@@ -40,5 +40,29 @@ func (h *Hold) Move(e *Endpoint) {
 	h.on = e
 }
 
+// Take is Move for an endpoint that takes no more than limit requests (0 = any number). It
+// tells whether there was room; without, nothing has changed. Of many that take at
+// once, no more than fit get in.
+func (h *Hold) Take(e *Endpoint, limit int64) bool {
+	if limit <= 0 {
+		h.Move(e)
+		return true
+	}
+	for {
+		n := e.own.Load()
+		if n >= limit {
+			return false
+		}
+		if e.own.CompareAndSwap(n, n+1) {
+			break
+		}
+	}
+	if h.on != nil {
+		h.on.own.Add(-1)
+	}
+	h.on = e
+	return true
+}
+
 // Held tells whether a place is held.
 func (h *Hold) Held() bool { return h.on != nil }

@@ -3,6 +3,7 @@ package tracker
 import (
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -233,4 +234,39 @@ func TestConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// Take lets in no more than fit, however many come at once, and Move is not bound by it.
+func TestTake(t *testing.T) {
+	e := New(Settings{}).Endpoint("e")
+	holds := make([]Hold, 100)
+	var wg sync.WaitGroup
+	var in atomic.Int64
+	for i := range holds {
+		wg.Go(func() {
+			if holds[i].Take(e, 7) {
+				in.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if in.Load() != 7 || e.InFlight() != 7 {
+		t.Errorf("%d got in, %d in flight", in.Load(), e.InFlight())
+	}
+	var h Hold
+	other := New(Settings{}).Endpoint("other")
+	if !h.Take(other, 0) || h.Take(e, 7) || other.InFlight() != 1 || !h.Held() {
+		t.Error("a refused Take has changed something")
+	}
+	h.Move(e)
+	if e.InFlight() != 8 || other.InFlight() != 0 {
+		t.Error("Move")
+	}
+	h.Move(nil)
+	for i := range holds {
+		holds[i].Move(nil)
+	}
+	if !h.Take(e, 1) || e.InFlight() != 1 {
+		t.Errorf("%d in flight", e.InFlight())
+	}
 }

@@ -50,6 +50,26 @@ const (
 	KeyPriorityGroups = "priority_groups"
 	KeyModel          = "model"
 	KeyVariant        = "variant"
+
+	// For targets whose model is not that of all entries: the places of the
+	// model in the body, [[offset, length], ...]; the model that the client asked for;
+	// true for multipart, where the value stands bare; and what to put there on
+	// targets that serve whatever is asked.
+	KeySpans = "spans"
+	KeyAsked = "asked"
+	KeyForm  = "form"
+	KeyText  = "text"
+
+	// The client's own credentials, given if an entry of the list is to get
+	// them. Nothing that writes may log this namespace.
+	KeyAuthorization = "authorization"
+	KeyXAPIKey       = "x_api_key"
+)
+
+// Headers that carry credentials.
+const (
+	HeaderAuthorization = "authorization"
+	HeaderXAPIKey       = "x-api-key"
 )
 
 // Cluster metadata, made by envoy and read by Envoy's response headers.
@@ -65,6 +85,8 @@ const (
 	// ClusterPrefix begins the name of every cluster that belongs to a target,
 	// and of no other: a target may have any id, "none" for example.
 	ClusterPrefix = "pm|"
+	// SecretPrefix begins the name of every secret.
+	SecretPrefix = "pm-key|"
 	// ClusterNone has no host: an undecided request ends there, with 503.
 	ClusterNone = "pointsman_none"
 	// ClusterPointsman is the static cluster of the bootstrap that leads to
@@ -92,13 +114,19 @@ const (
 // only letters, digits and "._:/*-" when explicit; a derived id carries an
 // upstream model, which may hold anything, so every other byte is written as
 // ~XX (upper-case hexadecimal). Different ids give different names.
-func ClusterName(targetID string) string {
+func ClusterName(targetID string) string { return resourceName(ClusterPrefix, targetID) }
+
+// SecretName is the name of the Envoy secret that holds a provider's key, made like
+// that of a cluster.
+func SecretName(provider string) string { return resourceName(SecretPrefix, provider) }
+
+func resourceName(prefix, id string) string {
 	var b strings.Builder
-	b.Grow(len(ClusterPrefix) + len(targetID))
-	b.WriteString(ClusterPrefix)
+	b.Grow(len(prefix) + len(id))
+	b.WriteString(prefix)
 	const hex = "0123456789ABCDEF"
-	for i := range len(targetID) {
-		c := targetID[i]
+	for i := range len(id) {
+		c := id[i]
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.IndexByte("._:/*-", c) >= 0:
 			b.WriteByte(c)
