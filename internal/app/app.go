@@ -1,11 +1,14 @@
 // Package app wires pointsman together: it builds everything from the configuration,
 // owns all lifetimes, and puts changed configurations into force. It is the only
-// package that sees all others; cmd/pointsman calls it.
+// package that sees all others, and decides nothing about requests; cmd/pointsman
+// calls it.
+//
+// An App is made, run once and thrown away. What happens to it, signals, changed
+// files and the end, happens on one goroutine (control); readers of the configuration
+// see the old one or the new one.
 package app
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,12 +21,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/pointsman/pointsman/envoy"
 	"github.com/pointsman/pointsman/extproc"
 	"github.com/pointsman/pointsman/internal/admin"
 	"github.com/pointsman/pointsman/internal/config"
@@ -41,11 +42,12 @@ type Options struct {
 	ConfigPath string
 	// EnvoyPath is the Envoy to run as a child; "" = serve only.
 	EnvoyPath string
-	// NodeID names this replica: POINTSMAN_NODE_ID, else the host name.
+	// NodeID names this replica; "" is allowed.
 	NodeID string
 	Build  Build
+	// Stderr takes the log, and what the Envoy child says. Both may write at once.
 	Stderr io.Writer
-	// Signals drive the end and the reload: SIGTERM, SIGINT, SIGHUP.
+	// Signals drive the end and the reload: SIGTERM, SIGINT, SIGHUP. Never closed.
 	Signals <-chan os.Signal
 }
 
@@ -70,7 +72,8 @@ type App struct {
 
 	grpcLis, adminLis net.Listener
 
-	file     []byte // content of the configuration file when it was last looked at
+	file     lastFile
+	started  *config.Config // the first one: what a reload cannot change is as it says
 	cfg      atomic.Pointer[config.Config]
 	retry    atomic.Pointer[map[int]bool] // statuses after which Envoy tries the next entry
 	maxBody  int64                        // the largest body that the gRPC server takes
@@ -83,19 +86,20 @@ type App struct {
 // config.Faults.
 func New(opts Options) (*App, error) {
 	a := &App{opts: opts}
-	var err error
-	if a.file, err = config.Read(opts.ConfigPath); err != nil {
+	data, err := config.Read(opts.ConfigPath)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", opts.ConfigPath, err)
 	}
-	cfg, err := config.Parse(opts.ConfigPath, a.file)
+	a.file.content = data
+	cfg, err := config.Parse(opts.ConfigPath, data)
 	if err != nil {
 		return nil, err
 	}
 	a.log = logs.New(opts.Stderr, cfg.Log.Format)
-	a.log.SetLevel(cfg.Log.Level)
 	a.events = a.log.Events()
 	if err := a.build(cfg); err != nil {
 		a.close()
+		a.log.Flush()
 		return nil, err
 	}
 	return a, nil
@@ -113,6 +117,7 @@ func (a *App) build(cfg *config.Config) error {
 			cfg.Listen.GRPC = config.Address{Network: "unix", Addr: filepath.Join(dir, "grpc.sock")}
 		}
 	}
+	a.started = cfg
 
 	reg := prometheus.NewRegistry()
 	registerProcess(reg, a.opts.Build)
@@ -129,7 +134,8 @@ func (a *App) build(cfg *config.Config) error {
 	})
 	a.xds = xds.New(xds.Options{Log: a.events, Targets: a.tracker, DrainMax: func() time.Duration { return a.cfg.Load().Drain.Max }})
 	reg.MustRegister(&metrics.Gauges{Snapshot: a.router.Snapshot, Proxies: a.xds, Dropped: a.log.Dropped})
-
+	// An Envoy that meets an empty store drops its clusters, so they are there before
+	// anybody can connect.
 	if err := a.install(cfg); err != nil {
 		return err
 	}
@@ -140,7 +146,7 @@ func (a *App) build(cfg *config.Config) error {
 	healthpb.RegisterHealthServer(a.grpc, a.health)
 	a.extproc = extproc.New(extproc.Options{
 		Router: a.router, Ledger: a.ledger, Log: a.events, Start: start,
-		External: cfg.Envoy.Clusters == "external",
+		External: cfg.Envoy.Clusters == config.ClustersExternal,
 	})
 	a.extproc.Register(a.grpc)
 	outcome.New(outcome.Options{Ledger: a.ledger, Log: a.events}).Register(a.grpc)
@@ -148,6 +154,7 @@ func (a *App) build(cfg *config.Config) error {
 	a.admin = admin.New(admin.Options{
 		NotReady: a.notReady,
 		Metrics:  promhttp.HandlerFor(reg, promhttp.HandlerOpts{}),
+		Log:      a.events,
 	})
 
 	var err error
@@ -158,117 +165,10 @@ func (a *App) build(cfg *config.Config) error {
 	return err
 }
 
-// install puts a configuration into force. The order matters: the tracker must
-// know a target before its cluster is accepted, and a removed target must no longer be
-// chosen when its cluster may be withdrawn. On an error nothing has changed.
-func (a *App) install(cfg *config.Config) error {
-	resources, err := envoy.Build(cfg)
-	if err != nil {
-		return err
-	}
-	snapshot, err := routing.NewSnapshot(cfg, a.tracker, a.router.Snapshot())
-	if err != nil {
-		return err
-	}
-	retry := make(map[int]bool, len(cfg.Retry.OnStatus))
-	for _, status := range cfg.Retry.OnStatus {
-		retry[status] = true
-	}
-	a.retry.Store(&retry)
-	a.cfg.Store(cfg)
-	a.tracker.Configure(trackerSettings(cfg))
-	a.router.Swap(snapshot)
-	targets, endpoints := snapshot.Targets()
-	a.tracker.Retain(targets, endpoints, time.Now())
-	a.metrics.Configured(snapshot)
-	a.log.SetLevel(cfg.Log.Level)
-	a.reqLog.Switch(cfg.Log.Requests)
-	for _, w := range cfg.Warnings {
-		a.events.Warn("configuration", "warning", w)
-	}
-	if err := a.xds.Update(resources); err != nil {
-		return fmt.Errorf("resources for Envoy: %w", err)
-	}
-	return nil
-}
-
-// Run serves until a signal ends it, and then returns nil; an error means that
-// it could not go on.
-func (a *App) Run() error {
-	defer a.close()
-	logCtx, stopLog := context.WithCancel(context.Background())
-	logDone := make(chan struct{})
-	go func() { defer close(logDone); _ = a.log.Run(logCtx) }()
-	defer func() { stopLog(); <-logDone }()
-
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return a.admin.Serve(ctx, a.adminLis) })
-	g.Go(func() error { return a.serveGRPC(ctx) })
-	g.Go(func() error { return a.ledger.Run(ctx) })
-	g.Go(func() error { return a.xds.Run(ctx) })
-	g.Go(func() error { return a.sweep(ctx) })
-	changed := make(chan struct{}, 1)
-	g.Go(func() error {
-		return config.Watch(ctx, a.opts.ConfigPath, func() {
-			select {
-			case changed <- struct{}{}:
-			default: // a reload that has not begun yet will see this change too
-			}
-		})
-	})
-	child := a.startEnvoy(ctx, g)
-	cfg := a.cfg.Load()
-	a.events.Info("started", "version", a.opts.Build.Version, "config", a.opts.ConfigPath,
-		"grpc", a.grpcLis.Addr().String(), "admin", a.adminLis.Addr().String(), "envoy_listener", cfg.Envoy.Listener)
-	g.Go(func() error {
-		defer cancel()
-		return a.control(ctx, changed, child)
-	})
-	err := g.Wait()
-	if errors.Is(err, errEnded) {
-		err = nil
-	}
-	if err == nil {
-		a.events.Info("ended")
-	} else {
-		a.events.Error("ended", "error", err.Error())
-	}
-	return err
-}
-
-// sweepEvery is how often state that nothing names any more is looked for.
-const sweepEvery = 10 * time.Second
-
-func (a *App) sweep(ctx context.Context) error {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-tick.C:
-			a.tracker.Sweep(now)
-		}
-	}
-}
-
-func (a *App) close() {
-	for _, lis := range []net.Listener{a.grpcLis, a.adminLis} {
-		if lis != nil {
-			_ = lis.Close()
-		}
-	}
-	if a.tempDir != "" {
-		_ = os.RemoveAll(a.tempDir)
-	}
-}
-
 // notReady implements /readyz.
 func (a *App) notReady() []string {
 	var why []string
-	if a.cfg.Load().Envoy.Clusters != "external" && !a.xds.Ready() {
+	if a.cfg.Load().Envoy.Clusters != config.ClustersExternal && !a.xds.Ready() {
 		why = append(why, "proxy: none has accepted the listener")
 	}
 	if a.draining.Load() {
