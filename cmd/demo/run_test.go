@@ -23,7 +23,7 @@ func TestRun(t *testing.T) {
 		out    []string
 	}{
 		{mode: "good", length: 5 * time.Second, out: []string{
-			"conv-cache-aware", "  ca-mid", "DEAD", "0:02  ca-mid and rr-mid killed", "0:03  ca-mid and rr-mid alive again",
+			"conv-cache-aware", "  ca-mid", "  ca-mid and rr-mid killed", "  ca-mid and rr-mid alive again",
 			"After 0:", "answered completely", "Its first tokens came",
 		}},
 		{mode: "broken", length: time.Minute, err: []string{"pointsman has ended unexpectedly (exit status 1)", "envoy: no such thing"}},

@@ -2,10 +2,12 @@
 // service that chooses the upstream of every request, and the xDS control plane
 // that gives Envoy the clusters to reach them.
 //
-// This file holds flags and exit codes only; internal/app does the work.
+// It holds flags and exit codes only; internal/app does the work.
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,35 +27,74 @@ import (
 )
 
 // version is set at build time: -ldflags "-X main.version=v1.2.3".
-var version = "dev"
+var version string
 
 func main() {
-	if err := command(os.Stdout, os.Stderr).Execute(); err != nil {
+	err := command(os.Stdout, os.Stderr).Execute()
+	switch {
+	case err == nil:
+		return
+	case !errors.Is(err, errLogged):
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
 	}
+	os.Exit(1)
 }
 
+// errLogged ends the process with an error that its log has told.
+var errLogged = errors.New("ended by an error")
+
 func command(stdout, stderr io.Writer) *cobra.Command {
-	root := &cobra.Command{
+	root := group(&cobra.Command{
 		Use:           "pointsman",
 		Short:         "Routes LLM inference traffic through Envoy",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-	}
+	},
+		runCommand(stderr), serveCommand(stderr), checkCommand(stderr), explainCommand(stdout),
+		group(&cobra.Command{Use: "envoy", Short: "Print configuration for Envoy"}, bootstrapCommand(stdout)),
+		versionCommand(stdout))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(runCommand(stderr), serveCommand(stderr), checkCommand(stdout), explainCommand(stdout), envoyCommand(stdout), versionCommand(stdout))
+	root.SetFlagErrorFunc(usage)
 	return root
 }
 
-func configFlag(c *cobra.Command) *string {
-	path := c.Flags().StringP("config", "c", "", "configuration file (required)")
-	if err := c.MarkFlagRequired("config"); err != nil { // the flag exists: cannot happen
-		panic(err)
+// usage adds to what is wrong with the command line where help is.
+func usage(c *cobra.Command, err error) error {
+	return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
+}
+
+// group gives a command that only holds others; alone it prints its help.
+func group(c *cobra.Command, members ...*cobra.Command) *cobra.Command {
+	c.AddCommand(members...)
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usage(c, fmt.Errorf("unknown command %q", args[0]))
+		}
+		return nil
 	}
-	return path
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	return c
+}
+
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage(c, fmt.Errorf("unexpected argument %q", args[0]))
+	}
+	return nil
+}
+
+// withConfig gives a command that works on a configuration file.
+func withConfig(c *cobra.Command, work func(path string) error) *cobra.Command {
+	path := c.Flags().StringP("config", "c", "", "configuration `file` (required)")
+	c.Args = noArgs
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if *path == "" {
+			return usage(c, errors.New("--config is missing"))
+		}
+		return work(*path)
+	}
+	return c
 }
 
 func runCommand(stderr io.Writer) *cobra.Command {
@@ -61,39 +102,27 @@ func runCommand(stderr io.Writer) *cobra.Command {
 		Use:   "run",
 		Short: "Serve, and run Envoy as a child",
 		Long:  "Serve, and run Envoy as a child. Envoy is found by --envoy, $ENVOY_BIN or PATH.",
-		Args:  cobra.NoArgs,
 	}
-	path := configFlag(c)
-	bin := c.Flags().String("envoy", "", "the Envoy program (default: $ENVOY_BIN, else envoy in PATH)")
-	c.RunE = func(*cobra.Command, []string) error {
-		// Envoy dies with the thread that started it, so this one must stay.
-		runtime.LockOSThread()
-		found, err := findEnvoy(*bin)
+	bin := c.Flags().String("envoy", "", "the Envoy `program` (default: $ENVOY_BIN, else envoy in PATH)")
+	return withConfig(c, func(path string) error {
+		found, err := findEnvoy(*bin, os.Getenv("ENVOY_BIN"))
 		if err != nil {
 			return err
 		}
-		return serve(*path, found, stderr)
-	}
-	return c
+		return serve(path, found, stderr)
+	})
 }
 
 func serveCommand(stderr io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "serve", Short: "Serve only; Envoy is started by somebody else", Args: cobra.NoArgs}
-	path := configFlag(c)
-	c.RunE = func(*cobra.Command, []string) error { return serve(*path, "", stderr) }
-	return c
+	c := &cobra.Command{Use: "serve", Short: "Serve only; Envoy is started by somebody else"}
+	return withConfig(c, func(path string) error { return serve(path, "", stderr) })
 }
 
-func checkCommand(stdout io.Writer) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "check",
-		Short: "Check a configuration file: exit 0, or 1 with one line per fault",
-		Args:  cobra.NoArgs,
-	}
-	path := configFlag(c)
+func checkCommand(stderr io.Writer) *cobra.Command {
+	c := &cobra.Command{Use: "check", Short: "Check a configuration file: exit 0, or 1 with one line per fault"}
 	noSecrets := c.Flags().Bool("no-secrets", false, "missing environment variables and files of keys and TLS are warnings")
-	c.RunE = func(*cobra.Command, []string) error {
-		cfg, err := config.Load(*path)
+	return withConfig(c, func(path string) error {
+		cfg, err := config.Load(path)
 		if err != nil {
 			return err
 		}
@@ -101,26 +130,21 @@ func checkCommand(stdout io.Writer) *cobra.Command {
 		if len(missing) > 0 && !*noSecrets {
 			return missing
 		}
-		if _, err := envoy.Build(cfg, nil); err != nil {
-			return err
-		}
 		for _, f := range missing {
-			fmt.Fprintln(stdout, "warning:", f)
+			fmt.Fprintln(stderr, "warning:", f)
 		}
 		for _, w := range cfg.Warnings {
-			fmt.Fprintln(stdout, "warning:", w)
+			fmt.Fprintln(stderr, "warning:", w)
 		}
-		return nil
-	}
-	return c
+		_, err = envoy.Build(cfg, nil)
+		return err
+	})
 }
 
-func envoyCommand(stdout io.Writer) *cobra.Command {
-	parent := &cobra.Command{Use: "envoy", Short: "Print configuration for Envoy", Args: cobra.NoArgs}
-	c := &cobra.Command{Use: "bootstrap", Short: "Print Envoy's bootstrap, YAML", Args: cobra.NoArgs}
-	path := configFlag(c)
-	c.RunE = func(*cobra.Command, []string) error {
-		cfg, err := config.Load(*path)
+func bootstrapCommand(stdout io.Writer) *cobra.Command {
+	c := &cobra.Command{Use: "bootstrap", Short: "Print Envoy's bootstrap, YAML"}
+	return withConfig(c, func(path string) error {
+		cfg, err := config.Load(path)
 		if err != nil {
 			return err
 		}
@@ -130,15 +154,13 @@ func envoyCommand(stdout io.Writer) *cobra.Command {
 		}
 		_, err = stdout.Write(out)
 		return err
-	}
-	parent.AddCommand(c)
-	return parent
+	})
 }
 
 func versionCommand(stdout io.Writer) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		Use: "version", Short: "Print the version", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
 			b := build()
 			_, err := fmt.Fprintf(stdout, "pointsman %s (%s, %s)\n", b.Version, b.Revision, b.Go)
 			return err
@@ -147,31 +169,39 @@ func versionCommand(stdout io.Writer) *cobra.Command {
 }
 
 func serve(path, envoyPath string, stderr io.Writer) error {
+	// Whoever reads the log may die; a line that cannot be written is dropped then.
+	signal.Ignore(syscall.SIGPIPE)
 	// Two signals may come in a row, and neither may be lost.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	node := os.Getenv("POINTSMAN_NODE_ID")
-	if node == "" {
-		node, _ = os.Hostname() // without one the start time alone tells replicas apart
-	}
+	host, _ := os.Hostname() // without one the start time alone tells replicas apart
 	a, err := app.New(app.Options{
-		ConfigPath: path, EnvoyPath: envoyPath, NodeID: node, Build: build(), Stderr: stderr, Signals: signals,
+		ConfigPath: path, EnvoyPath: envoyPath, NodeID: app.NodeID(os.Getenv("POINTSMAN_NODE_ID"), host),
+		Build: build(), Stderr: stderr, Signals: signals,
 	})
 	if err != nil {
 		return err
 	}
-	return a.Run()
+	if a.Run(context.Background()) != nil {
+		return errLogged
+	}
+	return nil
 }
 
-func findEnvoy(flag string) (string, error) {
-	name := flag
-	if name == "" {
-		name = os.Getenv("ENVOY_BIN")
+// findEnvoy gives the program named by the flag, else by the environment, else the envoy in
+// PATH.
+func findEnvoy(flag, env string) (string, error) {
+	for _, by := range []struct{ what, name string }{{"--envoy", flag}, {"$ENVOY_BIN", env}} {
+		if by.name == "" {
+			continue
+		}
+		found, err := exec.LookPath(by.name)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", by.what, err)
+		}
+		return found, nil
 	}
-	if name == "" {
-		name = "envoy"
-	}
-	found, err := exec.LookPath(name)
+	found, err := exec.LookPath("envoy")
 	if err != nil {
 		return "", errors.New("no Envoy found: name it by --envoy or $ENVOY_BIN, or put envoy into PATH")
 	}
@@ -181,11 +211,13 @@ func findEnvoy(flag string) (string, error) {
 func build() app.Build {
 	b := app.Build{Version: version, Revision: "unknown", Go: runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
+		b.Version = cmp.Or(b.Version, info.Main.Version)
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
 				b.Revision = s.Value
 			}
 		}
 	}
+	b.Version = cmp.Or(b.Version, "unknown")
 	return b
 }

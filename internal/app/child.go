@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -17,45 +18,50 @@ import (
 // childStop is how long Envoy may take to end after SIGTERM before it is killed.
 const childStop = 5 * time.Second
 
-// child is the Envoy that `pointsman run` started; without one it never dies and
-// there is nothing to stop.
-type child struct {
-	process *os.Process
-	died    chan error    // one error if it ends before stop
-	ended   chan struct{} // closed when it has ended
-}
-
-// startEnvoy starts the Envoy child, if there is to be one. A start that fails is
-// told like a death.
-func (a *App) startEnvoy(ctx context.Context, g *errgroup.Group) *child {
-	c := &child{died: make(chan error, 1), ended: make(chan struct{})}
+// startEnvoy runs Envoy, if there is to be one, as a member of the group: that it cannot
+// be started or ends by itself is an error. The function that it gives ends Envoy
+// and waits for it.
+func (a *App) startEnvoy(g *errgroup.Group) (stop func()) {
 	if a.opts.EnvoyPath == "" {
-		close(c.ended)
-		return c
+		return func() {}
 	}
-	cmd, err := a.envoyCommand()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		close(c.ended)
-		c.died <- fmt.Errorf("start Envoy: %w", err)
-		return c
-	}
-	c.process = cmd.Process
-	a.events.Info("Envoy started", "path", a.opts.EnvoyPath, "pid", cmd.Process.Pid)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
 	g.Go(func() error {
-		err := cmd.Wait()
-		close(c.ended)
-		c.died <- fmt.Errorf("the Envoy child has died: %s", exitText(cmd, err))
-		return nil
+		defer close(ended)
+		return a.runEnvoy(ctx)
 	})
-	context.AfterFunc(ctx, c.stop)
-	return c
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
-func (a *App) envoyCommand() (*exec.Cmd, error) {
-	bootstrap, err := envoy.Bootstrap(a.cfg.Load())
+// runEnvoy runs Envoy until ctx ends.
+func (a *App) runEnvoy(ctx context.Context) error {
+	cmd, err := a.envoyCommand(ctx)
+	if err != nil {
+		return fmt.Errorf("start Envoy: %w", err)
+	}
+	// The kernel kills Envoy when the thread that started it ends, so this one stays.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start Envoy: %w", err)
+	}
+	a.events.Info("Envoy started", "path", a.opts.EnvoyPath, "pid", cmd.Process.Pid)
+	_ = cmd.Wait() // how it ended tells the state
+	if ctx.Err() == nil {
+		return fmt.Errorf("the Envoy child has died: %s", cmd.ProcessState)
+	}
+	a.events.Info("Envoy ended", "state", cmd.ProcessState.String())
+	return nil
+}
+
+// envoyCommand gives the command whose process is ended with ctx: by SIGTERM, and by
+// SIGKILL if it does not obey.
+func (a *App) envoyCommand(ctx context.Context) (*exec.Cmd, error) {
+	bootstrap, err := envoy.Bootstrap(a.started)
 	if err != nil {
 		return nil, err
 	}
@@ -65,31 +71,11 @@ func (a *App) envoyCommand() (*exec.Cmd, error) {
 	}
 	// A listener change drains for an hour, so that running answers end by
 	// themselves; a dynamic base id allows a second Envoy on the host.
-	cmd := exec.Command(a.opts.EnvoyPath, "--config-path", path, "--drain-time-s", "3600",
+	cmd := exec.CommandContext(ctx, a.opts.EnvoyPath, "--config-path", path, "--drain-time-s", "3600",
 		"--use-dynamic-base-id", "--log-level", "warning")
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	// Its own process group, so that Ctrl-C reaches pointsman only; killed with pointsman.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Stdout, cmd.Stderr = a.opts.Stderr, a.opts.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = childStop
+	cmd.SysProcAttr = childAttributes()
 	return cmd, nil
-}
-
-// stop ends Envoy and waits for it. It may be called more than once.
-func (c *child) stop() {
-	if c.process == nil {
-		return
-	}
-	_ = c.process.Signal(syscall.SIGTERM) // fails only if it has ended
-	select {
-	case <-c.ended:
-	case <-time.After(childStop):
-		_ = c.process.Kill()
-		<-c.ended
-	}
-}
-
-func exitText(cmd *exec.Cmd, err error) string {
-	if cmd.ProcessState != nil {
-		return cmd.ProcessState.String()
-	}
-	return err.Error()
 }

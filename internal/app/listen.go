@@ -7,105 +7,102 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"strings"
+	"path/filepath"
+	"syscall"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
 
 	"github.com/pointsman/pointsman/internal/config"
 )
 
 const (
-	// roomyBody is the least body size that the gRPC server is made for, so that a
-	// reload which raises limits.body rarely needs a restart.
-	roomyBody = 64 << 20
-	// aroundBody is what a message may hold besides the body: headers and
-	// attributes.
-	aroundBody = 1 << 20
-	// keepAliveAfter and keepAliveTimeout make a peer that answers nothing count as
-	// ended after 30 s.
-	keepAliveAfter   = 20 * time.Second
-	keepAliveTimeout = 10 * time.Second
-	// pingsAllowed is the least time between a peer's own pings; the bootstrap asks
-	// Envoy for one every 10 s.
-	pingsAllowed = 5 * time.Second
-	// streamWindow lets a body of usual size arrive without waiting for a window
-	// update; connWindow is that of all streams of a connection together.
-	streamWindow = 1 << 20
-	connWindow   = 16 << 20
 	// dialTimeout bounds the question whether a socket file has an owner.
 	dialTimeout = time.Second
+	// maxSocketPath is what fits into sockaddr_un on Linux, with its final zero byte.
+	maxSocketPath = 107
 )
 
-// NewGRPCServer gives the server of ext_proc, xDS and the access log, without
-// services, for bodies of at most so many bytes.
-func NewGRPCServer(maxBody int64) *grpc.Server {
-	return grpc.NewServer(
-		grpc.ForceServerCodecV2(newCodec()),
-		grpc.MaxRecvMsgSize(int(maxBody)+aroundBody),
-		grpc.InitialWindowSize(streamWindow),
-		grpc.InitialConnWindowSize(connWindow),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAliveAfter, Timeout: keepAliveTimeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsAllowed, PermitWithoutStream: true}),
-	)
-}
-
-// listenGRPC opens the listener of ext_proc, xDS and the access log. A socket
-// file that nobody listens on is a left-over and is replaced.
+// listenGRPC opens the listener of ext_proc, xDS and the access log.
 func listenGRPC(l config.Listen) (net.Listener, error) {
-	if l.GRPC.Network != "unix" {
-		lis, err := net.Listen(l.GRPC.Network, l.GRPC.Addr)
-		if err != nil {
-			return nil, fmt.Errorf("listen.grpc: %w", err)
-		}
-		return lis, nil
+	var lis net.Listener
+	var err error
+	if l.GRPC.Network == "unix" {
+		lis, err = listenUnix(l.GRPC.Addr, fs.FileMode(l.SocketMode))
+	} else {
+		lis, err = net.Listen(l.GRPC.Network, l.GRPC.Addr)
 	}
-	path := l.GRPC.Addr
-	switch st, err := os.Lstat(path); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, fmt.Errorf("listen.grpc: %w", err)
-	case st.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("listen.grpc: %s exists and is no socket", path)
-	default:
-		if c, err := net.DialTimeout("unix", path, dialTimeout); err == nil {
-			_ = c.Close()
-			return nil, fmt.Errorf("listen.grpc: another process listens on %s", path)
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("listen.grpc: left-over socket: %w", err)
-		}
-	}
-	lis, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("listen.grpc: %w", err)
-	}
-	if err := os.Chmod(path, fs.FileMode(l.SocketMode)); err != nil {
-		_ = lis.Close()
 		return nil, fmt.Errorf("listen.grpc: %w", err)
 	}
 	return lis, nil
 }
 
-// serveGRPC serves until ctx ends. Answers that Envoy is still giving go on
-// without us.
-func (a *App) serveGRPC(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, a.grpc.Stop)
-	defer stop()
-	if err := a.grpc.Serve(a.grpcLis); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("gRPC listener: %w", err)
+// listenUnix opens a socket of this mode. A socket file that nobody listens on is a
+// left-over and is replaced. The file goes when the listener is closed.
+func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("the path of a socket has at most %d bytes, not %d: %s", maxSocketPath, len(path), path)
 	}
-	return nil
+	if err := removeLeftOver(path); err != nil {
+		return nil, err
+	}
+	lis, err := modeBeforeFile(mode).Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, folderError(filepath.Dir(path), err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		_ = lis.Close()
+		return nil, err
+	}
+	return lis, nil
 }
 
-// nodePart makes a node id fit for a header: every character other than
-// [a-z0-9-] becomes "-".
-func nodePart(id string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
-			return r
+// modeBeforeFile gives a way to listen in which the socket has its mode before it has a
+// file: on Linux that of the file is the same, without the umask. So nobody gets in before
+// the file's mode is set. Where that has no effect it is set a moment later.
+func modeBeforeFile(mode fs.FileMode) *net.ListenConfig {
+	return &net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), uint32(mode.Perm())) })
+	}}
+}
+
+// removeLeftOver removes the socket file of a process that has ended without doing so.
+func removeLeftOver(path string) error {
+	switch st, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return folderError(filepath.Dir(path), err)
+	case st.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s exists and is no socket", path)
+	}
+	c, err := net.DialTimeout("unix", path, dialTimeout)
+	switch {
+	case err == nil:
+		_ = c.Close()
+		return fmt.Errorf("another process listens on %s", path)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("remove the left-over socket: %w", err)
 		}
-		return '-'
-	}, id)
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // its owner removed it just now
+	}
+	// It may be in use: full, or not for us.
+	return fmt.Errorf("%s exists, and whether it is in use cannot be told: %w", path, err)
+}
+
+// folderError says what is wrong with the folder of a socket, if that is why it could not
+// be made.
+func folderError(dir string, err error) error {
+	st, statErr := os.Stat(dir)
+	switch {
+	case errors.Is(statErr, fs.ErrNotExist):
+		return fmt.Errorf("the folder %s does not exist", dir)
+	case statErr == nil && !st.IsDir():
+		return fmt.Errorf("%s is no folder", dir)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("the folder %s is not writable: %w", dir, err)
+	}
+	return err
 }

@@ -8,6 +8,7 @@
 package logs
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -21,10 +22,10 @@ const queueLines = 8192
 // Log is the destination of all lines.
 type Log struct {
 	out     io.Writer
-	queue   chan []byte
-	dropped atomic.Uint64
-	level   slog.LevelVar
 	format  string
+	queue   chan []byte
+	level   slog.LevelVar
+	dropped atomic.Uint64
 }
 
 // New gives a log that writes to out once Run runs. Format is "json" or "text".
@@ -40,11 +41,13 @@ func (l *Log) SetLevel(level string) {
 	}
 }
 
-// Events gives the logger for what an operator acts on.
-func (l *Log) Events() *slog.Logger { return slog.New(l.handler(events{l})) }
+// Events gives the logger for what an operator acts on: its lines are dropped only when the
+// queue is full.
+func (l *Log) Events() *slog.Logger { return slog.New(l.handler(queueLines)) }
 
-// Requests gives the logger for lines of single requests.
-func (l *Log) Requests() *slog.Logger { return slog.New(l.handler(requests{l})) }
+// Requests gives the logger for lines of single requests, which leave half of the queue to
+// the events.
+func (l *Log) Requests() *slog.Logger { return slog.New(l.handler(queueLines / 2)) }
 
 // Dropped counts the lines that were dropped.
 func (l *Log) Dropped() uint64 { return l.dropped.Load() }
@@ -54,23 +57,34 @@ func (l *Log) Run(ctx context.Context) error {
 	for {
 		select {
 		case line := <-l.queue:
-			if _, err := l.out.Write(line); err != nil {
-				l.dropped.Add(1) // nowhere else to say it; the process goes on
-			}
+			l.write(line)
 		case <-ctx.Done():
-			for {
-				select {
-				case line := <-l.queue:
-					_, _ = l.out.Write(line)
-				default:
-					return nil
-				}
-			}
+			l.Flush()
+			return nil
 		}
 	}
 }
 
-func (l *Log) handler(w io.Writer) slog.Handler {
+// Flush writes the lines that wait, for a program that ends before it could Run.
+func (l *Log) Flush() {
+	for {
+		select {
+		case line := <-l.queue:
+			l.write(line)
+		default:
+			return
+		}
+	}
+}
+
+func (l *Log) write(line []byte) {
+	if _, err := l.out.Write(line); err != nil {
+		l.dropped.Add(1) // nowhere else to say it; the process goes on
+	}
+}
+
+func (l *Log) handler(limit int) slog.Handler {
+	w := writer{l, limit}
 	opts := &slog.HandlerOptions{Level: &l.level}
 	if l.format == "text" {
 		return slog.NewTextHandler(w, opts)
@@ -78,23 +92,21 @@ func (l *Log) handler(w io.Writer) slog.Handler {
 	return slog.NewJSONHandler(w, opts)
 }
 
-// events takes lines as long as there is room.
-type events struct{ l *Log }
+// writer puts the lines of a logger into the queue while fewer than so many wait.
+type writer struct {
+	log   *Log
+	limit int
+}
 
-func (w events) Write(line []byte) (int, error) { return w.l.put(line, queueLines) }
-
-// requests takes lines while half of the queue is free.
-type requests struct{ l *Log }
-
-func (w requests) Write(line []byte) (int, error) { return w.l.put(line, queueLines/2) }
-
-func (l *Log) put(line []byte, limit int) (int, error) {
-	if len(l.queue) >= limit {
+// Write implements io.Writer. It never blocks and never fails.
+func (w writer) Write(line []byte) (int, error) {
+	l := w.log
+	if len(l.queue) >= w.limit {
 		l.dropped.Add(1)
 		return len(line), nil
 	}
 	select {
-	case l.queue <- append([]byte(nil), line...): // the handler reuses its buffer
+	case l.queue <- bytes.Clone(line): // the handler reuses its buffer
 	default:
 		l.dropped.Add(1)
 	}

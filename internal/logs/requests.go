@@ -12,7 +12,8 @@ import (
 )
 
 // Requests writes the lines of single requests while it is switched on. It is a
-// ledger.Sink. No line holds anything that a client made up.
+// ledger.Sink. No line holds anything that a client made up, and a field without a value
+// is left out.
 type Requests struct {
 	on  atomic.Bool
 	log *slog.Logger
@@ -24,26 +25,29 @@ func NewRequests(log *slog.Logger) *Requests { return &Requests{log: log} }
 // Switch turns the lines on or off.
 func (r *Requests) Switch(on bool) { r.on.Store(on) }
 
+// off also spares the work for lines that the level leaves out.
+func (r *Requests) off() bool {
+	return !r.on.Load() || !r.log.Enabled(context.Background(), slog.LevelInfo)
+}
+
 // Decided implements ledger.Sink.
 func (r *Requests) Decided(d *routing.Decision) {
-	if !r.on.Load() {
+	if r.off() {
 		return
 	}
 	targets := make([]string, d.Len())
 	for k := range targets {
 		targets[k] = d.Entry(k).ID
 	}
-	attrs := []slog.Attr{
+	r.line("decision",
 		slog.String("decision", d.ID), slog.String("pool", d.Pool.Name), slog.String("strategy", d.Pool.Strategy),
 		slog.String("kind", d.Kind.String()), slog.Int64("prompt_tokens", d.Tokens), slog.Any("targets", targets),
-		slog.Bool("fail_open", d.FailOpen), slog.Float64("took_us", float64(d.Took)/float64(time.Microsecond)),
-	}
-	r.line("decision", attrs)
+		slog.Bool("fail_open", d.FailOpen), slog.Float64("took_us", float64(d.Took)/float64(time.Microsecond)))
 }
 
 // Attempted implements ledger.Sink.
 func (r *Requests) Attempted(_, target string, a *ledger.Attempt, _ bool) {
-	if !r.on.Load() {
+	if r.off() {
 		return
 	}
 	attrs := make([]slog.Attr, 0, 8)
@@ -58,16 +62,16 @@ func (r *Requests) Attempted(_, target string, a *ledger.Attempt, _ bool) {
 	if a.Total > 0 {
 		attrs = append(attrs, slog.Float64("duration_ms", ms(a.Total)))
 	}
-	if a.RetryAfter > 0 && a.RetryAfter != tracker.NoHint {
+	if a.RetryAfter != tracker.NoHint {
 		attrs = append(attrs, slog.Float64("retry_after_secs", a.RetryAfter.Seconds()))
 	}
-	r.line("outcome", attrs)
+	r.line("outcome", attrs...)
 }
 
 // Answered implements ledger.Sink. An answer that has a decision and no code came from an
 // upstream: its line is that of the attempt.
 func (r *Requests) Answered(a ledger.Answer) {
-	if !r.on.Load() || a.Decision != "" && a.Code == "" {
+	if r.off() || a.Decision != "" && a.Code == "" {
 		return
 	}
 	attrs := make([]slog.Attr, 0, 3)
@@ -80,7 +84,7 @@ func (r *Requests) Answered(a ledger.Answer) {
 	if a.Code != "" {
 		attrs = append(attrs, slog.String("code", a.Code))
 	}
-	r.line("answer", attrs)
+	r.line("answer", attrs...)
 }
 
 // Closed implements ledger.Sink.
@@ -89,7 +93,7 @@ func (r *Requests) Closed(ledger.Record) {}
 // Late implements ledger.Sink.
 func (r *Requests) Late() {}
 
-func (r *Requests) line(msg string, attrs []slog.Attr) {
+func (r *Requests) line(msg string, attrs ...slog.Attr) {
 	r.log.LogAttrs(context.Background(), slog.LevelInfo, msg, attrs...)
 }
 

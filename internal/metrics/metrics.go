@@ -8,18 +8,21 @@
 package metrics
 
 import (
-	"strconv"
-	"sync/atomic"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/pointsman/pointsman/internal/ledger"
 	"github.com/pointsman/pointsman/internal/routing"
 )
 
 // Metrics holds the series that are counted. It is a ledger.Sink.
 type Metrics struct {
-	known atomic.Pointer[names] // nil before the first snapshot
+	// mu is read-locked while something is counted, so that no series of a target
+	// comes back after Configured has taken it out.
+	mu struct {
+		sync.RWMutex
+		known *names // never nil; without maps before the first snapshot
+	}
 
 	decisions, failOpen, requests, upstreamErrors, authFailures *prometheus.CounterVec
 	retries, cooldowns, outcomes, prefixText, prefixMatched     *prometheus.CounterVec
@@ -30,7 +33,25 @@ type Metrics struct {
 }
 
 // names are the label values that the configuration in force allows.
-type names struct{ pools, targets map[string]bool }
+type names struct {
+	pools, targets map[string]bool
+	choices        map[choice]bool
+}
+
+// choice is the labels of a first choice.
+type choice struct{ pool, strategy, target string }
+
+func namesOf(s *routing.Snapshot) *names {
+	n := &names{pools: make(map[string]bool), choices: make(map[choice]bool)}
+	n.targets, _ = s.Targets()
+	for _, p := range s.Pools() {
+		n.pools[p.Name] = true
+		for i := range p.Targets() {
+			n.choices[choice{p.Name, p.Strategy, p.Targets()[i].ID}] = true
+		}
+	}
+	return n
+}
 
 var (
 	durationBuckets = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
@@ -77,125 +98,70 @@ func New(reg prometheus.Registerer) *Metrics {
 			Help: "Number of the configuration in force, 1 for the first."}),
 	}
 	reg.MustRegister(m.decision, m.version)
+	m.mu.known = &names{}
 	return m
 }
 
-// Configured says which pools and targets exist now. Series of others disappear.
+// Configured says which pools and targets exist now. Series of others disappear. Those
+// whose labels are known from the configuration alone begin at 0, so that their first event
+// is an increase.
 func (m *Metrics) Configured(s *routing.Snapshot) {
-	now := names{pools: make(map[string]bool)}
-	now.targets, _ = s.Targets()
-	for _, p := range s.Pools() {
-		now.pools[p.Name] = true
-	}
-	before := m.known.Swap(&now)
+	now := namesOf(s)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.mu.known
+	m.mu.known = now
+	m.begin(now)
+	m.forget(before, now)
 	m.version.Inc()
-	if before == nil {
-		return
+	if before.pools != nil {
+		m.reloads.Inc()
 	}
-	m.reloads.Inc()
-	for t := range before.targets {
-		if !now.targets[t] {
-			for _, v := range []*prometheus.CounterVec{m.decisions, m.upstreamErrors, m.authFailures, m.cooldowns, m.outcomes} {
-				v.DeletePartialMatch(prometheus.Labels{"target": t})
-			}
+}
+
+func (m *Metrics) begin(now *names) {
+	for p := range now.pools {
+		for _, v := range []*prometheus.CounterVec{m.failOpen, m.retries, m.prefixText, m.prefixMatched} {
+			v.WithLabelValues(p)
 		}
+		m.duration.WithLabelValues(p)
+		m.ttft.WithLabelValues(p)
 	}
+	for t := range now.targets {
+		m.authFailures.WithLabelValues(t)
+		m.cooldowns.WithLabelValues(t)
+	}
+	for c := range now.choices {
+		m.decisions.WithLabelValues(c.pool, c.strategy, c.target)
+	}
+}
+
+func (m *Metrics) forget(before, now *names) {
 	for p := range before.pools {
 		if now.pools[p] {
 			continue
 		}
 		label := prometheus.Labels{"model": p}
-		for _, v := range []*prometheus.CounterVec{m.decisions, m.failOpen, m.requests, m.retries, m.prefixText, m.prefixMatched} {
+		for _, v := range []*prometheus.CounterVec{m.failOpen, m.requests, m.retries, m.prefixText, m.prefixMatched} {
 			v.DeletePartialMatch(label)
 		}
 		m.duration.DeletePartialMatch(label)
 		m.ttft.DeletePartialMatch(label)
 	}
+	for t := range before.targets {
+		if now.targets[t] {
+			continue
+		}
+		for _, v := range []*prometheus.CounterVec{m.upstreamErrors, m.authFailures, m.cooldowns, m.outcomes} {
+			v.DeletePartialMatch(prometheus.Labels{"target": t})
+		}
+	}
+	for c := range before.choices {
+		if !now.choices[c] {
+			m.decisions.DeleteLabelValues(c.pool, c.strategy, c.target)
+		}
+	}
 }
 
 // ReloadRefused counts a changed configuration that was refused.
 func (m *Metrics) ReloadRefused() { m.reloadFailures.Inc() }
-
-// Decided implements ledger.Sink.
-func (m *Metrics) Decided(d *routing.Decision) {
-	m.decision.Observe(d.Took.Seconds())
-	if !m.pool(d.Pool.Name) {
-		return
-	}
-	if target := d.Entry(0).ID; m.target(target) {
-		m.decisions.WithLabelValues(d.Pool.Name, d.Pool.Strategy, target).Inc()
-	}
-	if d.FailOpen {
-		m.failOpen.WithLabelValues(d.Pool.Name).Inc()
-	}
-	if d.TextBytes > 0 {
-		m.prefixText.WithLabelValues(d.Pool.Name).Add(float64(d.TextBytes))
-		m.prefixMatched.WithLabelValues(d.Pool.Name).Add(float64(d.MatchedBytes))
-	}
-}
-
-// Attempted implements ledger.Sink.
-func (m *Metrics) Attempted(pool, target string, a *ledger.Attempt, parked bool) {
-	if a.Number > 1 && m.pool(pool) {
-		m.retries.WithLabelValues(pool).Inc()
-	}
-	if !m.target(target) {
-		return
-	}
-	m.outcomes.WithLabelValues(target, a.Outcome.String()).Inc()
-	switch a.Outcome {
-	case ledger.AuthError:
-		m.authFailures.WithLabelValues(target).Inc()
-	case ledger.ErrorStatus, ledger.NoResponse, ledger.Timeout, ledger.Cut, ledger.Refused:
-		m.upstreamErrors.WithLabelValues(target, a.Outcome.String()).Inc()
-	}
-	if parked {
-		m.cooldowns.WithLabelValues(target).Inc()
-	}
-}
-
-// Answered implements ledger.Sink. An answer that names a decision is counted when
-// the decision is closed.
-func (m *Metrics) Answered(a ledger.Answer) {
-	if a.Decision != "" {
-		return
-	}
-	pool := a.Pool
-	if !m.pool(pool) {
-		pool = ""
-	}
-	m.requests.WithLabelValues(pool, code(a.Status)).Inc()
-}
-
-// Closed implements ledger.Sink.
-func (m *Metrics) Closed(r ledger.Record) {
-	if !m.pool(r.Pool) {
-		return
-	}
-	m.requests.WithLabelValues(r.Pool, code(r.Status)).Inc()
-	m.duration.WithLabelValues(r.Pool).Observe(r.Duration.Seconds())
-	if r.TTFT > 0 {
-		m.ttft.WithLabelValues(r.Pool).Observe(r.TTFT.Seconds())
-	}
-}
-
-// Late implements ledger.Sink.
-func (m *Metrics) Late() { m.late.Inc() }
-
-func (m *Metrics) pool(name string) bool {
-	k := m.known.Load()
-	return k != nil && k.pools[name]
-}
-
-func (m *Metrics) target(id string) bool {
-	k := m.known.Load()
-	return k != nil && k.targets[id]
-}
-
-// code is the label of a status. Nothing was heard of a request whose status is 0.
-func code(status int) string {
-	if status == 0 {
-		return "unknown"
-	}
-	return strconv.Itoa(status)
-}
