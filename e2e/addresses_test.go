@@ -152,8 +152,9 @@ func TestMaxInFlight(t *testing.T) {
 	defer release()
 	for range 4 {
 		wg.Go(func() {
-			if a := m.ask("m", ""); a.status != 200 {
-				t.Errorf("held: status %d: %s", a.status, a.body)
+			a, err := m.send(http.MethodPost, chatPath, []byte(chat("m", "hello", false, 4)), false, "content-type", "application/json")
+			if err != nil || a.status != 200 {
+				t.Errorf("held: %v status %d: %s", err, a.status, a.body)
 			}
 		})
 	}
@@ -326,7 +327,7 @@ providers:
   - {name: bare, url: "http://%[1]s"}
   - {name: x, url: "http://%[1]s/x/"}
   - {name: gone, url: "http://127.0.0.1:1/x/v1"}
-timeouts: {request_secs: 1}
+timeouts: {request_secs: 3}
 retry: {max_retries: 0}
 `, u.addr())+"routes: [{model: m, targets: [{provider: bare}]}]\n")
 	m.reachable(1)

@@ -83,7 +83,7 @@ func upstreams(cfg *config.Config) map[string]envoy.Upstream {
 	return up
 }
 
-func connectionManager(t *testing.T, res *envoy.Resources) *hcmv3.HttpConnectionManager {
+func connectionManager(t testing.TB, res *envoy.Resources) *hcmv3.HttpConnectionManager {
 	t.Helper()
 	hcm := &hcmv3.HttpConnectionManager{}
 	if err := res.Listener.GetFilterChains()[0].GetFilters()[0].GetTypedConfig().UnmarshalTo(hcm); err != nil {

@@ -40,7 +40,7 @@ const (
 
 // staticBootstrap is the bootstrap with the resources written out in it, so that
 // Envoy can validate and run them without an xDS server.
-func staticBootstrap(t *testing.T, cfg *config.Config) []byte {
+func staticBootstrap(t testing.TB, cfg *config.Config) []byte {
 	t.Helper()
 	text, err := envoy.Bootstrap(cfg)
 	if err != nil {
@@ -73,7 +73,7 @@ func staticBootstrap(t *testing.T, cfg *config.Config) []byte {
 }
 
 // engine answers as its target's id says. It names what it saw in its headers.
-func engine(t *testing.T, id string) string {
+func engine(t testing.TB, id string) string {
 	t.Helper()
 	if id == "refused" {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -149,7 +149,7 @@ func engine(t *testing.T, id string) string {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-func realConfig(t *testing.T, socket string, ids ...string) *config.Config {
+func realConfig(t testing.TB, socket string, ids ...string) *config.Config {
 	cfg := testConfig()
 	cfg.Envoy.Listener, cfg.Envoy.Admin = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Listen.GRPC = config.Address{Network: "unix", Addr: socket}

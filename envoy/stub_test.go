@@ -40,7 +40,7 @@ type stub struct {
 	requests []*logdatav3.HTTPAccessLogEntry
 }
 
-func startStub(t *testing.T, socket string) *stub {
+func startStub(t testing.TB, socket string) *stub {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 type prepared struct {
 	snapshot *routing.Snapshot
 	external bool
-	chained  bool // every cluster gives its target the model that it wants
+	chained  bool // every cluster is to give its target the model that it wants
+	now      func() bool
 	pools    map[*routing.Pool]*preparedPool
 	targets  map[*routing.Target]*preparedTarget
 	// passthrough are the ids of the targets that get the client's credentials.
@@ -60,6 +61,7 @@ func (s *Server) preparedFor(snapshot *routing.Snapshot) *prepared {
 		return p
 	}
 	p := prepare(snapshot, s.opts.External)
+	p.now = s.opts.Chained
 	s.prepared.Store(p)
 	return p
 }
@@ -93,6 +95,9 @@ func prepare(snapshot *routing.Snapshot, external bool) *prepared {
 	}
 	return p
 }
+
+// chainedNow tells whether the proxies do already what chained says.
+func (p *prepared) chainedNow() bool { return p.now == nil || p.now() }
 
 // pool gives the parts of this pool, in use since this snapshot or, if a reload came
 // between, a later one.

@@ -149,7 +149,7 @@ func (s *scratch) entries(p *prepared, d *routing.Decision) (n int, split bool) 
 		if d.Model(k) == d.Model(0) {
 			continue
 		}
-		if p.chained && len(s.request.ModelSpans) <= maxSpans {
+		if p.chained && p.chainedNow() && len(s.request.ModelSpans) <= maxSpans {
 			return d.Len(), true
 		}
 		return k, false

@@ -52,6 +52,9 @@ type Options struct {
 	// configuration, not pointsman, decides about the client's credentials, and
 	// nobody has stripped the headers that a client may not set.
 	External bool
+	// Chained tells whether every proxy can give each target a model of its own; nil =
+	// always. Shortly after a reload that asks for it the first time, they cannot yet.
+	Chained func() bool
 }
 
 // Server is the external processor.

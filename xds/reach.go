@@ -3,6 +3,8 @@ package xds
 import (
 	"maps"
 	"slices"
+
+	"github.com/pointsman/pointsman/envoy"
 )
 
 // tell gives Targets what has changed, in order. No mutex is held by the caller.
@@ -25,6 +27,7 @@ func (s *Server) tell() {
 // news are the differences between what Targets was told and what holds, and it
 // counts them as told. The mutex is held.
 func (s *Server) news() map[string]bool {
+	s.chain.Store(int32(s.leastChain()))
 	now := s.reachable()
 	news := map[string]bool{}
 	for id, ok := range now {
@@ -66,18 +69,44 @@ func (s *Server) canReach(p *proxy, name string) bool {
 	if !p.has(clusters, name) {
 		return false
 	}
-	if need := s.mu.store.needs[name]; need != "" && !p.hasSecret(need) {
-		return false
-	}
 	sub := p.subs[clusters]
 	accepted := sub.accepted[name]
+	now := s.mu.store.resources[clusters][name]
+	// An older form of the cluster works with what it had. When the latest has just taken its
+	// place, Envoy has the secret, and may say so a moment later.
+	latest := now != nil && now.version == accepted
+	justNow := s.mu.told[s.mu.store.targets[name]] && !p.refused(secrets, s.mu.store.needs[name])
+	if need := s.mu.store.needs[name]; latest && need != "" && !p.hasSecret(need) && !justNow {
+		return false
+	}
 	if chainIn(accepted) >= s.mu.store.chain {
 		return true
 	}
 	// Its filters do too little for the other clusters. That is soon over if the next form
 	// is on its way; but if that was refused, or there is none, the old one stays.
-	now := s.mu.store.resources[clusters][name]
-	return s.mu.store.removed[name].IsZero() && now != nil && now.version != accepted && sub.rejected[name].version != now.version
+	return s.mu.store.removed[name].IsZero() && now != nil && !latest && sub.rejected[name].version != now.version
+}
+
+// Chain gives the chain that the filters of every target's cluster have at least, in all
+// Envoys that count: less than that of the latest update until they have accepted it. It
+// never blocks.
+func (s *Server) Chain() envoy.Chain { return envoy.Chain(s.chain.Load()) }
+
+// leastChain is what Chain gives. The mutex is held.
+func (s *Server) leastChain() envoy.Chain {
+	least := s.mu.store.chain
+	for _, p := range s.counting() {
+		sub := p.subs[clusters]
+		if sub == nil {
+			return envoy.ChainNone
+		}
+		for name := range s.mu.store.targets {
+			if version, ok := sub.accepted[name]; ok && s.mu.store.removed[name].IsZero() && s.canReach(p, name) {
+				least = min(least, chainIn(version))
+			}
+		}
+	}
+	return least
 }
 
 func (s *Server) counting() []*proxy {

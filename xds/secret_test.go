@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -96,6 +97,31 @@ func TestSecretOverReconnection(t *testing.T) {
 	})
 }
 
+// A target that gets a key stays reachable all the time.
+func TestKeyForTargetInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, resources("a"))
+		defer w.end()
+		p := w.connect("n")
+		w.wantUp("a")
+		asking("a")(p)
+		p.delay = time.Second
+		_, mark := w.board.since(0)
+		next := withKey(resources("a=1"), "a", "k1")
+		next.Chain = envoy.ChainKeys
+		w.update(next)
+		w.pass(10 * time.Second)
+		w.wantUp("a")
+		news, _ := w.board.since(mark)
+		for _, n := range news {
+			if strings.Contains(n, "false") {
+				t.Errorf("told %v", news)
+			}
+		}
+		wantEqual(t, "secrets", p.sent(sds), []string{wire.SecretName("a")})
+	})
+}
+
 // What an Envoy says about a secret may quote it.
 func TestSecretRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -145,10 +171,16 @@ func TestOldChainStays(t *testing.T) {
 		p := w.connect("n", asking("a"))
 		w.wantUp("a b")
 		refuse(p)
+		p.delay = time.Second
 		next := withKey(resources("a=1", "b=1"), "a", "k1")
 		next.Chain = envoy.ChainKeys
 		w.update(next)
+		w.wantUp("a b") // the answer may still come
+		wantEqual(t, "chain in force", w.Chain(), envoy.ChainNone)
+		w.pass(10 * time.Second)
 		w.wantUp("a")
+		wantEqual(t, "chain in force", w.Chain(), envoy.ChainKeys)
+		p.delay = 0
 		p.refuse = nil
 		next = withKey(resources("a=1", "b=22"), "a", "k1")
 		next.Chain = envoy.ChainKeys

@@ -59,6 +59,7 @@ type Server struct {
 	drainMax func() time.Duration
 
 	rejections [kinds]atomic.Uint64
+	chain      atomic.Int32  // an envoy.Chain
 	changed    chan struct{} // wakes Run: there is a new time to wait for
 	ended      chan struct{} // closed when Run has ended: so do the streams
 

@@ -151,6 +151,7 @@ func (a *App) build(cfg *config.Config) error {
 	a.extproc = extproc.New(extproc.Options{
 		Router: a.router, Ledger: a.ledger, Log: a.events, Start: start,
 		External: cfg.Envoy.Clusters == config.ClustersExternal,
+		Chained:  func() bool { return a.xds.Chain() >= envoy.ChainRewrite },
 	})
 	a.extproc.Register(a.grpc)
 	outcome.New(outcome.Options{Ledger: a.ledger, Log: a.events}).Register(a.grpc)
