@@ -70,7 +70,7 @@ func serve(kind, socket, profile string) error {
 	if err != nil {
 		return err
 	}
-	return a.Run()
+	return a.Run(context.Background())
 }
 
 func configuration(socket string) string {
