@@ -27,13 +27,16 @@ func explainCommand(stdout io.Writer) *cobra.Command {
 		Short: "Show what is read from a request",
 		Long: "Show what is read from a request, as a server with this configuration reads it (without one: with the defaults).\n" +
 			"A request that would be refused ends with exit code 1 and the answer that the client would get.",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	file := c.Flags().StringP("request", "r", "", "`file` with the body of the request, as it is sent; - is the standard input (required)")
 	path := c.Flags().String("path", "/v1/chat/completions", "`path` of the request, also with a query")
 	headers := c.Flags().StringArray("header", nil, "a header of the request, `name=value`; repeat for more")
 	configFile := c.Flags().StringP("config", "c", "", "configuration `file`")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if *file == "" {
+			return usage(c, errors.New("--request is missing"))
+		}
 		h, err := parseHeaders(*headers)
 		if err != nil {
 			return err
@@ -85,11 +88,7 @@ func parseHeaders(flags []string) (requestHeader, error) {
 // readRequest reads a body, no further than to see that it is too large.
 func readRequest(file string, stdin io.Reader, limit int64) ([]byte, error) {
 	in := stdin
-	switch file {
-	case "":
-		return nil, errors.New("--request is missing; see pointsman explain --help")
-	case "-":
-	default:
+	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
 			return nil, fmt.Errorf("request: %w", err)
