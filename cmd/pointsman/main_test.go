@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -160,6 +161,52 @@ func TestLogReaderDies(t *testing.T) {
 	if body, err := d.get("/healthz"); err != nil || body != "ok\n" {
 		t.Errorf("%q, %v", body, err)
 	}
+}
+
+// A pointsman that is killed takes its Envoy along, however long it ran and on whichever
+// threads.
+func TestKilledWithEnvoy(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux can do that")
+	}
+	dir := t.TempDir()
+	path, envoy, pidFile := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "envoy"), filepath.Join(dir, "pid")
+	for name, text := range map[string]string{
+		path:  "listen: {admin: \"127.0.0.1:0\"}\nproviders: [{name: a, url: \"http://127.0.0.1:1\"}]\n",
+		envoy: "#!/bin/sh\necho $$ > " + pidFile + ".new\nmv " + pidFile + ".new " + pidFile + "\nexec sleep 1000\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("TMPDIR", dir)
+	d, _ := start(t, "run", "--config", path, "--envoy", envoy)
+	var stat string
+	poll(t, func() error {
+		pid, err := os.ReadFile(pidFile)
+		stat = "/proc/" + strings.TrimSpace(string(pid)) + "/stat"
+		return err
+	})
+	for range 20 { // requests on many threads
+		if _, err := d.get("/metrics"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(stat); err != nil {
+		t.Fatalf("Envoy does not run: %v", err)
+	}
+	if err := d.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, func() error {
+		if state, err := os.ReadFile(stat); err == nil && !strings.Contains(string(state), ") Z ") { // Z: dead, and nobody has asked
+			return errors.New("Envoy outlives pointsman")
+		}
+		return nil
+	})
 }
 
 // poll calls f until it gives nil.
