@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"syscall"
 )
 
 // maxFileBytes bounds what is read as a configuration: more than maxNodes can be,
@@ -23,11 +24,17 @@ func Load(path string) (*Config, error) {
 // Read gives the content of a configuration file, for Parse. Who wants to know
 // whether a file has changed compares contents.
 func Read(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	// A pipe would be waited for, for ever: nothing else could be reloaded or ended then.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
 	defer f.Close()
+	if st, err := f.Stat(); err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	} else if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("cannot be read: %s is not a regular file", path)
+	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("cannot be read: %w", err)
