@@ -16,7 +16,7 @@ func TestManualIsComplete(t *testing.T) {
 	}
 	said := regexp.MustCompile("(?:Debug|Info|Warn|Error|event|line)\\(\"([^\"]+)\"")
 	messages := map[string]string{} // message -> file
-	for _, dir := range []string{".", "../logs", "../outcome", "../../extproc", "../../xds"} {
+	for _, dir := range []string{".", "../logs", "../outcome", "../upstream", "../../extproc", "../../xds"} {
 		files, err := filepath.Glob(filepath.Join(filepath.FromSlash(dir), "*.go"))
 		if err != nil {
 			t.Fatal(err)
