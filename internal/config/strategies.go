@@ -9,7 +9,11 @@ var strategies = []struct {
 	weights bool // it reads weights (0 drains under every strategy)
 }{
 	{"cache_aware", false},
+	{"consistent_hash", false},
+	{"power_of_two", false},
+	{"random", false},
 	{"round_robin", false},
+	{"weighted", true},
 }
 
 // Strategies gives the names that routes[].strategy may have.
