@@ -167,7 +167,7 @@ func TestControl(t *testing.T) {
 	control := httptest.NewServer(Control(a, b))
 	defer control.Close()
 	c := newClient(t)
-	post(t, c, b.URL()+"/v1/chat/completions", chatBody("x", 1, true)).Body.Close()
+	readAllOf(t, post(t, c, b.URL()+"/v1/chat/completions", chatBody("x", 1, true))) // or it would be aborted
 	eventually(t, "it is served", func() bool { return b.Stats().Completed == 1 })
 	res, err := c.Get(control.URL + "/engines")
 	if err != nil {
