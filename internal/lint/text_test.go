@@ -150,7 +150,7 @@ func TestForbiddenTextRule(t *testing.T) {
 		"proxy." + "golang.org, but golang.org/x/net is a module",
 		"cd /wo" + "rk/main",
 		"unix:///tm" + "p/a.sock",
-		"$HOME/work/ and ~/tmp/ and docs/tmp/x and /v1/models are fine",
+		"$HOME/wo" + "rk/ and ~/tm" + "p/ and docs/tmp/x and /v1/models are fine",
 	}, "\n")
 	var got []string
 	for _, fault := range forbiddenText(textFile{"a.md", []byte(text)}, forbidden()) {
