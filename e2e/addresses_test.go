@@ -187,7 +187,8 @@ func TestDocumentedProviders(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"} {
-		if err := os.Setenv(name, "sk-"+name); err != nil { // of the child; no other test reads it
+		//nolint:usetesting // t.Setenv forbids parallel tests; it is for the child, and no other test reads it
+		if err := os.Setenv(name, "sk-"+name); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -36,7 +36,8 @@ func everyKind(t *testing.T, r *records) []*kindOfTarget {
 	_, cert, key := ca.issue(t, "client.test")
 	fileA := filepath.Join(t.TempDir(), "key")
 	keyFile(t, fileA, "sk-key-of-a")
-	if err := os.Setenv(envKey, " sk-key-of-b\n"); err != nil { // of the child; no other test reads it
+	//nolint:usetesting // t.Setenv forbids parallel tests; it is for the child, and no other test reads it
+	if err := os.Setenv(envKey, " sk-key-of-b\n"); err != nil {
 		t.Fatal(err)
 	}
 	const shared = "shared-model"
@@ -53,14 +54,14 @@ func everyKind(t *testing.T, r *records) []*kindOfTarget {
 		{name: "secure", model: shared, provider: fmt.Sprintf(`tls: {ca: %q, cert: %q, key: %q, server_name: engine.test}`, ca.file, cert, key)},
 	}
 	for _, k := range kinds {
-		scheme, hosts := "http", []string{"127.0.0.1"}
+		scheme := "http"
 		switch k.name {
 		case "secure":
 			scheme = "https"
 			k.engine = newUpstream(t, r, k.name, ca.server(t, "engine.test", true))
 		case "host":
-			var err error
-			if hosts, err = net.DefaultResolver.LookupHost(t.Context(), "localhost"); err != nil {
+			hosts, err := net.DefaultResolver.LookupHost(t.Context(), "localhost")
+			if err != nil {
 				t.Fatal(err)
 			}
 			k.engine = newUpstream(t, r, k.name, nil, hosts...)
