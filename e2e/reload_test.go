@@ -96,3 +96,71 @@ func TestReloadShowsNothingToOthers(t *testing.T) {
 	m.settled()
 	m.noKeys("sk-reload")
 }
+
+// A provider that moves to another address with another key, again and again under load:
+// neither address ever sees the key of the other.
+func TestProviderMovesWithItsKey(t *testing.T) {
+	t.Parallel()
+	r := newRecords()
+	homes := []*upstream{newUpstream(t, r, "one", nil), newUpstream(t, r, "two", nil)}
+	var files []string
+	for i := range homes {
+		file := filepath.Join(t.TempDir(), "key")
+		keyFile(t, file, fmt.Sprintf("sk-of-home-%d", i))
+		files = append(files, file)
+	}
+	config := func(i int) string {
+		return fmt.Sprintf("providers:\n  - {name: mover, url: \"http://%s\", credentials: {file: %q}}\n"+
+			"routes:\n  - {model: m, targets: [{provider: mover, model: m}]}\n", homes[i].addr(), files[i])
+	}
+	m := newMesh(t, config(0))
+	m.reachable(1)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var served atomic.Int64
+	end := sync.OnceFunc(func() { close(stop); wg.Wait() })
+	defer end()
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if a, err := m.try(chatPath, chat("m", "x", false, 1)); err != nil || a.status != 200 {
+					t.Errorf("%v %d %s", err, a.status, a.body)
+					return
+				}
+				served.Add(1)
+			}
+		})
+	}
+	for move := range 16 {
+		before := m.metric("pointsman_config_version")
+		m.writeConfig(config((move + 1) % 2))
+		eventually(t, "the configuration is in force", func() error {
+			if m.metric("pointsman_config_version") == before {
+				return fmt.Errorf("not yet")
+			}
+			return nil
+		})
+		n := served.Load()
+		eventually(t, "requests went on", func() error {
+			if got := served.Load() - n; got < 40 {
+				return fmt.Errorf("%d requests", got)
+			}
+			return nil
+		})
+	}
+	end()
+	for i, home := range homes {
+		if other := fmt.Sprintf("sk-of-home-%d", 1-i); strings.Contains(home.raw.String(), other) {
+			t.Errorf("address %d saw %s %d times", i, other, strings.Count(home.raw.String(), other))
+		}
+		if !strings.Contains(home.raw.String(), fmt.Sprintf("sk-of-home-%d", i)) {
+			t.Errorf("address %d never saw its own key: the test shows nothing", i)
+		}
+	}
+	m.settled()
+}

@@ -12,6 +12,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	genericv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/injected_credentials/generic/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"github.com/zeebo/xxh3"
 
 	"github.com/pointsman/pointsman/internal/config"
 	"github.com/pointsman/pointsman/internal/wire"
@@ -125,7 +126,7 @@ func resetHeaders(pr *config.Provider) *mutationv3.HeaderMutation {
 // stands in no cluster and no dump, and can be replaced without touching either.
 func injector(p *packer, pr *config.Provider) *injectorv3.CredentialInjector {
 	generic := &genericv3.Generic{
-		Credential: &tlsv3.SdsSecretConfig{Name: wire.SecretName(pr.Name), SdsConfig: adsSource()},
+		Credential: &tlsv3.SdsSecretConfig{Name: secretName(pr), SdsConfig: adsSource()},
 		Header:     wire.HeaderXAPIKey,
 	}
 	if pr.Kind != kindAnthropic {
@@ -135,6 +136,15 @@ func injector(p *packer, pr *config.Provider) *injectorv3.CredentialInjector {
 		Overwrite:  true,
 		Credential: &corev3.TypedExtensionConfig{Name: genericCredential, TypedConfig: p.pack(generic)},
 	}
+}
+
+// secretName is the name of a provider's key. It changes with the place that the key is
+// sent to or comes from: key and cluster reach Envoy one after the other, and under one
+// name a provider that moves to another service would for a moment send the key of the one to
+// the other. A key that is replaced where it was keeps its name, and so its cluster.
+func secretName(pr *config.Provider) string {
+	place := xxh3.HashString(pr.URL + "\x00" + pr.Credentials.Env + "\x00" + pr.Credentials.File)
+	return fmt.Sprintf("%s/%016x", wire.SecretName(pr.Name), place)
 }
 
 // The kind of provider that takes its key in x-api-key.
@@ -148,7 +158,7 @@ func secret(pr *config.Provider, key string) (*tlsv3.Secret, error) {
 		}
 	}
 	return &tlsv3.Secret{
-		Name: wire.SecretName(pr.Name),
+		Name: secretName(pr),
 		Type: &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{
 			Secret: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: key}},
 		}},

@@ -1,6 +1,7 @@
 package envoy_test
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -97,11 +98,11 @@ func TestCredentials(t *testing.T) {
 		filter := httpOptions(t, res.Clusters[chained]).GetHttpFilters()[1]
 		injector := unpack(t, filter.GetTypedConfig(), &injectorv3.CredentialInjector{})
 		generic := unpack(t, injector.GetCredential().GetTypedConfig(), &genericv3.Generic{})
-		const name = "pm-key|gpu~20a"
+		name := generic.GetCredential().GetName()
 		check(t,
 			equal{"header", generic.GetHeader(), want[0]},
 			equal{"prefix", generic.GetHeaderValuePrefix(), want[1]},
-			equal{"secret", generic.GetCredential().GetName(), name},
+			equal{"secret", strings.HasPrefix(name, "pm-key|gpu~20a/"), true},
 			equal{"overwrite", injector.GetOverwrite(), true},
 			equal{"without", injector.GetAllowRequestWithoutCredential(), false},
 			equal{"key", res.Secrets[name].GetGenericSecret().GetSecret().GetInlineString(), "sk-1"},
@@ -114,6 +115,25 @@ func TestCredentials(t *testing.T) {
 				t.Errorf("the key stands in cluster %s", cluster)
 			}
 		}
+	}
+
+	// Another place to send it to or to take it from is another secret, another key or model is not.
+	names := make(map[string]bool)
+	for _, change := range []func(*config.Provider){
+		func(*config.Provider) {}, func(p *config.Provider) { p.URL += "/other" }, func(p *config.Provider) { p.Credentials.File = "/other" },
+		func(p *config.Provider) { p.Credentials.File, p.Credentials.Env = "", "/key" }, func(p *config.Provider) { p.MaxInFlight = 7 },
+	} {
+		cfg := provider(func(p *config.Provider) { p.Credentials.File = "/key"; change(p) })
+		up := upstreams(cfg)
+		up["gpu a"] = envoy.Upstream{Addresses: up["gpu a"].Addresses, Key: "sk-" + fmt.Sprint(len(names))}
+		res, err := envoy.Build(cfg, up)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[res.Needs[chained]] = true
+	}
+	if len(names) != 4 {
+		t.Errorf("%d names of 5 secrets, of which two are one: %v", len(names), names)
 	}
 
 	cfg := provider(func(p *config.Provider) { p.Credentials.Passthrough = true })

@@ -22,6 +22,9 @@ func checkCallers(d *decoder, cfg *Config) {
 	} else if len(c.Trusted) > 0 && !header {
 		d.warnings.add(line, f.path, "is read only with callers.identity.header")
 	}
+	if f, line := d.at("callers.allow"); len(c.Allow) > 0 && !header && !metadata {
+		d.warnings.add(line, f.path, "limits nobody: without callers.identity every caller is anonymous")
+	}
 	slugs := make([]string, 0, len(cfg.Providers))
 	for _, p := range cfg.Providers {
 		if p.Slug != "" {

@@ -20,3 +20,15 @@ func TestReadOnlyFiles(t *testing.T) {
 		}
 	}
 }
+
+// A limit that limits nobody is told.
+func TestAllowWithoutIdentity(t *testing.T) {
+	cfg, err := Parse("f.yaml", []byte("providers:\n  - {name: a, url: \"http://127.0.0.1:1\"}\n"+
+		"routes:\n  - {model: m, targets: [{provider: a}]}\ncallers: {allow: [{name: b, providers: [a]}]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(cfg.Warnings, "\n"); !strings.Contains(got, "f.yaml:5: callers.allow: limits nobody") {
+		t.Errorf("warnings %q", got)
+	}
+}
