@@ -144,7 +144,11 @@ func (m *mesh) post(path, body string, headers ...string) answer {
 func (m *mesh) try(path, body string, headers ...string) (answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return do(ctx, http.MethodPost, m.base+path, body, headers...)
+	a, err := do(ctx, http.MethodPost, m.base+path, body, headers...)
+	if err == nil && a.status >= 400 {
+		_, _ = fmt.Fprintln(&m.errors, a.header, a.body)
+	}
+	return a, err
 }
 
 func do(ctx context.Context, method, url, body string, headers ...string) (answer, error) {

@@ -163,6 +163,7 @@ type mesh struct {
 	admin     string // http://host:port of pointsman's admin listener
 	envoyURL  string // http://host:port of Envoy's admin listener
 	baseline  float64
+	errors    lockedBuffer // answers with an error status, for tests that search them
 }
 
 // newMesh starts pointsman with this configuration, which says nothing of

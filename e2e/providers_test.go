@@ -251,7 +251,8 @@ func TestEveryOrderOfProviders(t *testing.T) {
 // noKeys searches everything that can be read for keys.
 func (m *mesh) noKeys(keys ...string) {
 	m.t.Helper()
-	texts := map[string]string{"pointsman's log": m.pointsman.log.String(), "Envoy's log": m.envoy.log.String()}
+	texts := map[string]string{"pointsman's log": m.pointsman.log.String(), "Envoy's log": m.envoy.log.String(),
+		"an error": m.errors.String()}
 	for _, url := range []string{
 		m.envoyURL + "/config_dump?include_eds", m.envoyURL + "/stats", m.envoyURL + "/clusters?format=json", m.envoyURL + "/certs",
 		m.envoyURL + "/listeners", m.admin + "/metrics", m.admin + "/readyz",
