@@ -91,7 +91,6 @@ type Drain struct {
 // Tracker is about what was learned.
 type Tracker struct {
 	ForgetAfter time.Duration `yaml:"forget_after" default:"10m" min:"100ms" max:"720h" doc:"what was learned of a target that no longer exists is dropped after this"`
-	MaxAge      time.Duration `yaml:"max_age" default:"1h" min:"100ms" max:"720h" doc:"an attempt never heard of again stops counting as load after this"`
 }
 
 // DNS is about the names of providers, which pointsman resolves.
