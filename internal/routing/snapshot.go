@@ -7,6 +7,7 @@ import (
 	"github.com/pointsman/pointsman/internal/config"
 	"github.com/pointsman/pointsman/internal/request"
 	"github.com/pointsman/pointsman/internal/tracker"
+	"github.com/pointsman/pointsman/picker"
 )
 
 // Snapshot is an immutable routing configuration.
@@ -73,14 +74,14 @@ func NewSnapshot(cfg *config.Config, t *tracker.Tracker, prev *Snapshot) (*Snaps
 func prefixShare(cfg *config.Config) int64 {
 	n := int64(0)
 	for i := range cfg.Routes {
-		if r := &cfg.Routes[i]; r.Strategy == "cache_aware" {
+		if r := &cfg.Routes[i]; picker.RemembersTexts(r.Strategy) {
 			for _, list := range r.Lists() {
 				n += int64(len(list))
 			}
 		}
 	}
 	for i := range cfg.Groups {
-		if g := &cfg.Groups[i]; g.Strategy == "cache_aware" {
+		if g := &cfg.Groups[i]; picker.RemembersTexts(g.Strategy) {
 			n += int64(len(g.Members))
 		}
 	}
