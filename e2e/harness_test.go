@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pointsman/pointsman/envoy/envoytest"
 )
 
 // patience bounds every wait of these tests: longer than anything takes on a
@@ -53,24 +55,6 @@ func binary(t testing.TB) string {
 		t.Fatal(built.err)
 	}
 	return filepath.Join(built.dir, "pointsman")
-}
-
-// envoyBinary finds Envoy, or skips the test.
-func envoyBinary(t testing.TB) string {
-	t.Helper()
-	path := os.Getenv("ENVOY_BIN")
-	if path == "" {
-		if cache, err := os.UserCacheDir(); err == nil {
-			path = filepath.Join(cache, "pointsman", "envoy-1.40.0", "envoy")
-		}
-	}
-	if _, err := os.Stat(path); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("no Envoy: %v", err)
-		}
-		t.Skip("no Envoy: run make envoy, or set ENVOY_BIN")
-	}
-	return path
 }
 
 // process is a child with its output kept.
@@ -239,7 +223,7 @@ func (m *mesh) startEnvoy() {
 	}
 	adminPath := filepath.Join(m.dir, "envoy-admin")
 	_ = os.Remove(adminPath)
-	m.envoy = startProcess(m.t, "envoy", envoyBinary(m.t), "-c", path, "--use-dynamic-base-id",
+	m.envoy = startProcess(m.t, "envoy", envoytest.Binary(m.t), "-c", path, "--use-dynamic-base-id",
 		"--concurrency", "2", "--log-level", "warning", "--drain-time-s", "3600", "--admin-address-path", adminPath)
 	eventually(m.t, "Envoy's admin listener is open", func() error {
 		addr, err := os.ReadFile(adminPath)

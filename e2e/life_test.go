@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pointsman/pointsman/envoy/envoytest"
 	"github.com/pointsman/pointsman/internal/enginesim"
 )
 
@@ -414,7 +415,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &mesh{t: t, base: fmt.Sprintf("http://127.0.0.1:%d", port)}
-	m.pointsman = startProcess(t, "pointsman run", binary(t), "run", "--config", path, "--envoy", envoyBinary(t))
+	m.pointsman = startProcess(t, "pointsman run", binary(t), "run", "--config", path, "--envoy", envoytest.Binary(t))
 	eventually(t, "served", func() error {
 		a, err := m.try(chatPath, chat("llama", "x", false, 1))
 		if err != nil || a.status != 200 {
